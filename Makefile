@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# kvsteer. `make help` lists the targets. V=1 shows the commands.
+
+CC      ?= gcc
+CFLAGS  ?= -O2 -g
+V       ?= 0
+B       ?= build
+VERSION := $(shell sed -n 's/^\#define KVSTEER_VERSION "\(.*\)"/\1/p' include/kvsteer/version.h)
+
+WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter -Werror
+ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -Iinclude -Iuserspace -Itools $(WARN) -fno-strict-aliasing -pthread -MMD -MP $(CFLAGS) $(SANFLAGS)
+LIBS    := -lllhttp -lyaml -lyyjson -lxxhash -lmicrohttpd -lcurl -lm -pthread
+# llhttp's package holds a static archive: linked in, so that the binary needs one package less.
+LINK_LIBS = -l:libllhttp.a $(filter-out -lllhttp,$(LIBS))
+
+ifeq ($(V),0)
+Q := @
+say = @printf '  %-7s %s\n' $(1) $(2)
+else
+Q :=
+say = @:
+endif
+
+# One library per room group; a room is a folder of userspace/.
+CORE_SRC  := $(wildcard userspace/base/*.c userspace/http/*.c userspace/prompt/*.c userspace/route/*.c \
+               userspace/config/*.c userspace/signals/*.c userspace/datapath/*.c userspace/gateway/*.c userspace/control/*.c)
+CORE_OBJ  := $(CORE_SRC:%.c=$(B)/obj/%.o)
+NODE_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/node/*.c))
+SIM_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/gpusim/*.c))
+LOAD_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/load/*.c))
+BASE_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard userspace/base/*.c))
+CTL_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard userspace/cmd/ctl_*.c))
+
+BINS := $(B)/bin/kvsteerd $(B)/bin/kvsteerctl $(B)/bin/kvsteer-gpusim $(B)/bin/kvsteer-load
+
+UNIT_SRC  := $(wildcard tests/unit/*/test_*.c)
+UNIT_BIN  := $(UNIT_SRC:tests/unit/%.c=$(B)/tests/%)
+
+.PHONY: all help deps demo test unit e2e asan clean compile_commands.json docs check-docs
+.DEFAULT_GOAL := all
+
+all: $(BINS) ## build everything into build/bin
+
+$(B)/libkvsteer.a: $(CORE_OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(B)/obj/%.o: %.c
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -c -o $@ $<
+
+define link
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LINK_LIBS)
+endef
+
+$(B)/bin/kvsteerd: $(B)/obj/userspace/cmd/kvsteerd.o $(B)/libkvsteer.a
+	$(link)
+$(B)/bin/kvsteerctl: $(B)/obj/userspace/cmd/kvsteerctl.o $(CTL_OBJ) $(B)/libkvsteer.a
+	$(link)
+$(B)/bin/kvsteer-gpusim: $(SIM_OBJ) $(NODE_OBJ) $(BASE_OBJ)
+	$(link)
+$(B)/bin/kvsteer-load: $(LOAD_OBJ) $(BASE_OBJ)
+	$(link)
+
+# A unit test is one cmocka program per file; tests/unit mirrors userspace/ (and tools/).
+$(B)/tests/%: $(B)/obj/tests/unit/%.o $(NODE_OBJ) $(filter-out %/main.o,$(SIM_OBJ) $(LOAD_OBJ)) $(B)/libkvsteer.a
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LINK_LIBS)
+
+deps: ## install what is missing (root; Debian 12/13)
+	@sh tools/deps.sh
+
+unit: $(UNIT_BIN) ## unit tests only
+	@tests/run.sh unit $(B)
+
+e2e: all ## end-to-end tests only
+	@tests/run.sh e2e $(B)
+
+test: deps ## install, build, run all tests
+	@$(MAKE) --no-print-directory all unit-bins
+	@tests/run.sh all $(B)
+
+.PHONY: unit-bins
+unit-bins: $(UNIT_BIN)
+
+demo: ## install, build, run the main job: round-robin against cost
+	@sh tools/deps.sh build
+	@$(MAKE) --no-print-directory all
+	@tools/demo/demo.sh $(B)
+
+asan: ## everything again with ASAN and UBSAN, then the tests
+	@$(MAKE) --no-print-directory B=build/asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \
+	   SANFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined" all unit-bins
+	@tests/run.sh all build/asan
+
+compile_commands.json: ## for clangd and clang-tidy
+	@tools/compile_commands.sh "$(ALL_CFLAGS)" $(CORE_SRC) $(wildcard userspace/cmd/*.c tools/*/*.c tests/unit/*/*.c) >$@
+
+clean: ## remove build/
+	$(Q)rm -rf $(B)
+
+help: ## this text
+	@sed -n 's/^\([a-zA-Z0-9_-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
+
+-include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

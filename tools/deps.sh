@@ -1,0 +1,78 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# Installs what kvsteer needs to build and test, and says what it does.
+#
+#   tools/deps.sh            build, run, test
+#   tools/deps.sh build      build and run only
+#   tools/deps.sh check      change nothing; exit 1 and list what is missing
+#
+# Debian 12 and 13, Ubuntu 24.04 (best effort). Run as root.
+# Debian 12 has no llhttp and no yyjson of its own: both come from trixie by a
+# pinned source derived from this host's own Debian source entry, so that no
+# other package can move to trixie. Both need only libc 2.14.
+set -eu
+
+BUILD="gcc make pkg-config libc6-dev libyaml-dev libxxhash-dev libmicrohttpd-dev
+ libcurl4-openssl-dev libllhttp-dev libyyjson-dev"
+TEST="libcmocka-dev clang llvm python3 python3-venv curl iproute2 procps"
+
+what=${1:-all}
+case $what in
+all) want="$BUILD $TEST" ;;
+build) want=$BUILD ;;
+check) want="$BUILD $TEST" ;;
+*) echo "usage: $0 [all|build|check]" >&2; exit 2 ;;
+esac
+
+have() { dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }
+
+missing=
+for p in $want; do have "$p" || missing="$missing $p"; done
+if [ -z "$missing" ]; then
+	echo "deps: everything is installed"
+	exit 0
+fi
+echo "deps: missing:$missing"
+[ "$what" = check ] && exit 1
+[ "$(id -u)" = 0 ] || { echo "deps: must be root to install packages" >&2; exit 1; }
+
+. /etc/os-release
+export DEBIAN_FRONTEND=noninteractive
+
+# The first Debian archive in use here, as "URI" (deb822 or one-line form).
+host_archive() {
+	for f in /etc/apt/sources.list.d/*.sources; do
+		[ -f "$f" ] && [ "$f" != "$PINNED" ] || continue
+		awk '/^URIs:/ { print $2; exit }' "$f"
+	done | head -n 1
+}
+host_archive_line() {
+	cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
+		awk '$1 == "deb" { for (i = 2; i <= NF; i++) if ($i !~ /^[[]|[]]$|=/) { print $i; exit } }' |
+		head -n 1
+}
+
+PINNED=/etc/apt/sources.list.d/kvsteer-trixie.sources
+if [ "${ID:-}" = debian ] && [ "${VERSION_ID:-}" = 12 ] && [ ! -f $PINNED ]; then
+	uri=$(host_archive)
+	[ -n "$uri" ] || uri=$(host_archive_line)
+	[ -n "$uri" ] || { echo "deps: no Debian source entry found on this host to derive trixie from" >&2; exit 1; }
+	echo "deps: adding trixie (pinned: only llhttp and yyjson) beside this host's own source: $PINNED"
+	printf 'Types: deb\nURIs: %s\nSuites: trixie\nComponents: main\nSigned-By: /usr/share/keyrings/debian-archive-keyring.gpg\n' "$uri" >$PINNED
+	cat >/etc/apt/preferences.d/kvsteer-trixie <<-PIN
+		Package: *
+		Pin: release n=trixie
+		Pin-Priority: -10
+
+		Package: libllhttp* libyyjson*
+		Pin: release n=trixie
+		Pin-Priority: 500
+	PIN
+fi
+
+echo "deps: apt-get update"
+apt-get update -qq
+echo "deps: apt-get install$missing"
+# shellcheck disable=SC2086
+apt-get install -y -qq --no-install-recommends $missing >/dev/null
+echo "deps: done"
