@@ -9,7 +9,7 @@
 #include "base/hist.h"
 #include "base/reason.h"
 
-#define STATS_POOLS_MAX 128 /* pool slots a process hands out; slot 0 = "no pool was chosen" */
+#define STATS_POOLS_MAX 512 /* pool slots a process hands out; slot 0 = "no pool was chosen" */
 #define STATS_CODE_MIN 100
 #define STATS_CODES 500
 
