@@ -15,8 +15,6 @@
 #define NONE UINT32_MAX
 /* Idle flows remembered, and entries that queue_unpop() may put back beyond the limit. */
 #define SPARE 64
-#define RATE_TAU_S 15.0
-#define NSEC 1e9
 
 struct queue_flow {
 	uint64_t tenant;
@@ -282,9 +280,7 @@ int queue_init(struct queue *q, uint32_t max_requests)
 {
 	memset(q, 0, sizeof(*q));
 	q->idle_head = q->idle_tail = q->free_head = NONE;
-	/* Before anything was seen: one slot a second, forgotten as soon as there are measurements. */
-	q->rate_releases = 1;
-	q->rate_seconds = 1;
+	drain_rate_init(&q->drain);
 	return queue_set_limit(q, max_requests);
 }
 
@@ -312,46 +308,14 @@ void queue_destroy(struct queue *q)
 
 /* ---- the drain rate ---- */
 
-/* Saturated from the first request that had to wait or was refused until a
- * release finds nobody waiting. Only that time counts, and only the releases in it. */
-static void saturation_begin(struct queue *q, uint64_t now_ns)
-{
-	if (q->saturated)
-		return;
-	q->saturated = true;
-	q->rate_at_ns = now_ns;
-}
-
-static void rate_advance(double *releases, double *seconds, double elapsed)
-{
-	double keep = exp(-elapsed / RATE_TAU_S);
-
-	*releases *= keep;
-	*seconds = *seconds * keep + RATE_TAU_S * (1 - keep);
-}
-
-static double elapsed_s(const struct queue *q, uint64_t now_ns)
-{
-	return q->saturated && now_ns > q->rate_at_ns ? (double)(now_ns - q->rate_at_ns) / NSEC : 0;
-}
-
 void queue_note_release(struct queue *q, uint64_t now_ns)
 {
-	if (!q->saturated)
-		return;
-	rate_advance(&q->rate_releases, &q->rate_seconds, elapsed_s(q, now_ns));
-	q->rate_releases += 1;
-	q->rate_at_ns = now_ns > q->rate_at_ns ? now_ns : q->rate_at_ns;
-	if (!q->len)
-		q->saturated = false;
+	drain_rate_release(&q->drain, q->len, now_ns);
 }
 
 double queue_drain_rate(const struct queue *q, uint64_t now_ns)
 {
-	double releases = q->rate_releases, seconds = q->rate_seconds;
-
-	rate_advance(&releases, &seconds, elapsed_s(q, now_ns));
-	return seconds > 0 ? releases / seconds : 0;
+	return drain_rate_per_s(&q->drain, now_ns);
 }
 
 unsigned queue_retry_after_s(const struct queue *q, uint64_t now_ns)
@@ -388,7 +352,7 @@ int queue_push(struct queue *q, struct queue_entry *e, uint64_t now_ns)
 
 	if (e->queued)
 		return -EALREADY;
-	saturation_begin(q, now_ns);
+	drain_rate_saturated(&q->drain, now_ns);
 	if (q->len >= q->limit) {
 		q->refused++;
 		return -ENOSPC;
@@ -453,7 +417,8 @@ struct queue_entry *queue_pop(struct queue *q)
 	if (!e)
 		return NULL;
 	flow = &q->flows[e->flow];
-	q->vtime[flow->level] = flow->start;
+	if (q->vtime[flow->level] < flow->start)
+		q->vtime[flow->level] = flow->start;
 	flow->start += cost_of(e);
 	/* Charged first: take_out() then puts the flow where it now belongs. */
 	take_out(q, e);
@@ -463,6 +428,7 @@ struct queue_entry *queue_pop(struct queue *q)
 
 int queue_unpop(struct queue *q, struct queue_entry *e)
 {
+	uint64_t cost = cost_of(e), vtime, floor;
 	struct queue_flow *flow;
 
 	if (e->queued)
@@ -472,8 +438,11 @@ int queue_unpop(struct queue *q, struct queue_entry *e)
 	e->flow = flow_get(q, e->tenant, level_of(e));
 	e->queued = true;
 	flow = &q->flows[e->flow];
-	/* The virtual time stays: it never runs back. */
-	flow->start -= flow->start < cost_of(e) ? flow->start : cost_of(e);
+	/* The virtual time stays: it never runs back. Nor does the flow far behind
+	 * it, if it was forgotten meanwhile: it would be served alone to catch up. */
+	vtime = q->vtime[flow->level];
+	floor = vtime > cost ? vtime - cost : 0;
+	flow->start = flow->start > floor + cost ? flow->start - cost : floor;
 	e->prev = NULL;
 	e->next = flow->first;
 	if (flow->first)

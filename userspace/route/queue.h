@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "route/drain_rate.h"
+
 #define QUEUE_PRIORITY_MIN (-100)
 #define QUEUE_PRIORITY_MAX 100
 #define QUEUE_REQUESTS_MAX 1000000u
@@ -57,9 +59,7 @@ struct queue {
 	uint32_t idle_head, idle_tail, free_head;
 	uint64_t seq;
 	uint64_t vtime[QUEUE_PRIORITY_MAX - QUEUE_PRIORITY_MIN + 1];
-	bool saturated;
-	uint64_t rate_at_ns;
-	double rate_releases, rate_seconds;
+	struct drain_rate drain;
 };
 
 /* Makes an empty queue for at most `max_requests` (0: nothing ever waits).
