@@ -237,5 +237,6 @@ int address_parse_url(const char *s, struct config_backend *out, struct arena *a
 	out->path_prefix = arena_strndup(a, path, path_n);
 	out->host_header = port == 80 ? arena_printf(a, bracketed ? "[%s]" : "%s", host)
 				      : arena_printf(a, bracketed ? "[%s]:%u" : "%s:%u", host, port);
-	return out->url && out->host && out->path_prefix && out->host_header ? 0 : -ENOMEM;
+	out->address = arena_printf(a, bracketed ? "[%s]:%u" : "%s:%u", host, port);
+	return out->url && out->address && out->host && out->path_prefix && out->host_header ? 0 : -ENOMEM;
 }

@@ -10,7 +10,7 @@
 int address_parse_listen(const char *s, struct config_address *out, struct arena *a, char *what, size_t len);
 /* "10.0.0.0/8", "fd00::/8", a bare address is a network of one. Host bits are cleared. */
 int address_parse_cidr(const char *s, struct config_cidr *out, char *what, size_t len);
-/* http://HOST[:PORT][/PREFIX]: fills url, host, host_header, path_prefix, port, and
+/* http://HOST[:PORT][/PREFIX]: fills url, address, host, host_header, path_prefix, port, and
  * sa where HOST is an address. */
 int address_parse_url(const char *s, struct config_backend *out, struct arena *a, char *what, size_t len);
 #endif

@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "config/load.h"
+#include "kvsteer/backends_abi.h"
+
+_Static_assert(CONFIG_MAX_BACKENDS_TOTAL == BACKENDS_MAX_ROWS, "each backend has a row");
 
 /* A name and the field that holds it, for finding two that are equal. */
 struct check_name {
@@ -163,16 +166,18 @@ static int check_backend_names(struct loader *l, struct config *cfg)
 
 	for (unsigned i = 0; i < cfg->n_pools; i++)
 		total += cfg->pools[i].n_backends;
+	if (total > CONFIG_MAX_BACKENDS_TOTAL)
+		return load_fail(l, load_mark_find(l, &cfg->pools), "%zu backends in all pools together; allowed: at most %d",
+				 total, CONFIG_MAX_BACKENDS_TOTAL);
 	unnamed = calloc(total, sizeof(struct config_backend *));
 	names = calloc(total, sizeof(*names));
 	for (unsigned i = 0; unnamed && names && i < cfg->n_pools; i++)
 		for (unsigned j = 0; j < cfg->pools[i].n_backends; j++) {
 			struct config_backend *b = (struct config_backend *)&cfg->pools[i].backends[j];
-			bool v6 = strchr(b->host, ':') != NULL;
 
 			if (b->name)
 				continue;
-			b->name = arena_printf(l->arena, v6 ? "[%s]:%u%s" : "%s:%u%s", b->host, b->port, b->path_prefix);
+			b->name = arena_printf(l->arena, "%s%s", b->address, b->path_prefix);
 			if (!b->name)
 				r = -ENOMEM;
 			else
@@ -202,6 +207,8 @@ static int check_backend_names(struct loader *l, struct config *cfg)
 					text = arena_printf(l->arena, "%s/%s", p->name, b->name);
 				if (!text)
 					r = -ENOMEM;
+				else if (strlen(text) >= BACKEND_NAME_BYTES)
+					r = load_fail(l, load_mark_find(l, b), "too long to be its backend's name; give it a \"name\"");
 			}
 			/* the URL's mark stands for a name that the file doesn't have */
 			name_add(names, &n, text, m ? (const void *)&b->name : (const void *)b);

@@ -16,6 +16,7 @@
 #define CONFIG_MAX_LISTENERS 64
 #define CONFIG_MAX_POOLS 256
 #define CONFIG_MAX_BACKENDS 256 /* of one pool */
+#define CONFIG_MAX_BACKENDS_TOTAL 1024 /* of all pools: rows of the backend table (kvsteer/backends_abi.h) */
 #define CONFIG_MAX_NAMES 1024	/* entries of one list of names */
 #define CONFIG_MAX_FILE_BYTES (4u << 20)
 
@@ -92,6 +93,7 @@ struct config_cidr {
 struct config_backend {
 	const char *url;
 	const char *name;	 /* `name`, or host:port (plus the path prefix, if any) of the URL; unique in its pool */
+	const char *address;	 /* "host:port" of the URL as text, IPv6 in brackets */
 	const char *host;	 /* without brackets */
 	const char *host_header; /* value for Host:, brackets kept, the port left out if it is 80 */
 	const char *path_prefix; /* "" or "/x/y": no slash at the end */

@@ -150,6 +150,7 @@ static const struct schema_key timeout_keys[] = {
 #undef T
 
 static const struct schema_key model_item = { "", SCHEMA_MODEL, .size = sizeof(char *), RANGE(1, 256) };
+static const struct schema_key adapter_item = { "", SCHEMA_MODEL, .size = sizeof(char *), RANGE(1, 127) };
 static const struct schema_key urlpath_item = { "", SCHEMA_URLPATH, .size = sizeof(char *), RANGE(1, 256) };
 static const struct schema_key header_item = { "", SCHEMA_HEADER, .size = sizeof(char *), RANGE(1, 128) };
 static const struct schema_key cidr_item = { "", SCHEMA_CIDR, .size = sizeof(struct config_cidr) };
@@ -210,7 +211,7 @@ static const struct schema_key scrape_keys[] = {
 static const struct schema_key backend_keys[] = {
 	{ "url", SCHEMA_URL, .flags = SCHEMA_REQUIRED, .offset = 0, .size = sizeof(T),
 	  .doc = "`http://HOST[:PORT][/PREFIX]`, HOST a name, an IPv4 address or an IPv6 address in brackets; PORT 80 by default. Names are resolved when the daemon starts and when it reloads, never by `--check`." },
-	{ "name", SCHEMA_LABEL, FIELD(name), RANGE(1, 128),
+	{ "name", SCHEMA_LABEL, FIELD(name), RANGE(1, 127),
 	  .doc = "In headers, logs, metrics and kvsteerctl. Unique in the file. Default: `HOST:PORT` and the path prefix, after `POOL/` where several pools have the same." },
 	{ "concurrency_threshold", SCHEMA_UINT, FIELD(concurrency_threshold), RANGE(1, 1024),
 	  .doc = "Hard cap on requests in flight. Default: the pool's." },
@@ -227,7 +228,7 @@ static const struct schema_key pool_keys[] = {
 	{ "name", SCHEMA_LABEL, FIELD(name), RANGE(1, 64), .doc = "Of the pool, unique. Default where there is just one pool: `default`." },
 	{ "models", SCHEMA_LIST, FIELD(models.v), COUNT(models.n), .item = &model_item, RANGE(0, CONFIG_MAX_NAMES),
 	  .doc = "Values of the request's `model` that this pool serves. One pool may go without models, adapters and aliases: it takes all that no other claims." },
-	{ "adapters", SCHEMA_LIST, FIELD(adapters.v), COUNT(adapters.n), .item = &model_item, RANGE(0, CONFIG_MAX_NAMES),
+	{ "adapters", SCHEMA_LIST, FIELD(adapters.v), COUNT(adapters.n), .item = &adapter_item, RANGE(0, CONFIG_MAX_NAMES),
 	  .doc = "LoRA adapters, served by their own name with the weights of the first of `models`." },
 	{ "aliases", SCHEMA_ALIASES, FIELD(aliases), COUNT(n_aliases), RANGE(0, CONFIG_MAX_NAMES),
 	  .doc = "Other names for models or adapters of this pool. An alias chooses the pool; the body stays as it is." },
@@ -275,7 +276,7 @@ static const struct schema_key root_keys[] = {
 	  RANGE(1, CONFIG_MAX_LISTENERS), .doc = "Where clients connect: maps, or just addresses." },
 	{ "admin", SCHEMA_MAP, FIELD(admin), .sub = admin_keys, .doc = "Metrics, health, kvsteerctl." },
 	{ "datapath", SCHEMA_ENUM, FIELD(datapath), .values = schema_datapaths, .def = "auto", .doc = "How an answer's bytes move." },
-	{ "workers", SCHEMA_UINT, .flags = SCHEMA_AUTO, FIELD(workers), RANGE(1, 256), .def = "auto",
+	{ "workers", SCHEMA_UINT, .flags = SCHEMA_AUTO, FIELD(workers), RANGE(1, 64), .def = "auto",
 	  .doc = "Threads that carry connections; `auto`: one per core." },
 	{ "log", SCHEMA_MAP, FIELD(log), .sub = log_keys, .doc = "No log ever holds prompt text or a credential." },
 	{ "response_headers", SCHEMA_BOOL, FIELD(response_headers), .def = "true",
