@@ -141,11 +141,11 @@ struct http_head {
 	uint16_t nfields;
 	uint16_t fields_cap;
 	uint8_t phase;
-	uint8_t result; /* of the first final call, kept */
-	uint8_t tok_cb; /* what llhttp reported of the current line */
-	struct http_slice tok_name, tok_value, tok_start;
+	int8_t result;  /* enum http_result: of the first final call, kept */
+	uint8_t tok_seen; /* what llhttp reported of the current line */
+	struct http_slice tok_name, tok_value;
 	const char *base; /* valid during a call only */
-	uint32_t seen;    /* framing fields seen: bit set */
+	uint64_t seen;    /* bit set of the field ids seen */
 	uint64_t content_length;
 };
 
