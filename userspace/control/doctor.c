@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+
+#include "control/daemon.h"
+#include "control/json.h"
+#include "control/status.h"
+#include "control/view.h"
+
+static void doctor_row(struct json *j, const char *check, const char *result, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+static void doctor_row(struct json *j, const char *check, const char *result, const char *fmt, ...)
+{
+	char text[768];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	json_object(j, NULL);
+	json_str(j, "check", check);
+	json_str(j, "result", result);
+	json_str(j, "detail", text);
+	json_end(j);
+}
+
+/* Would a reload of the file work now? */
+static void doctor_config(struct json *j, const struct daemon *d)
+{
+	struct config_error err;
+	struct config *cfg;
+	char text[640];
+
+	if (config_load_file(d->config_file, &cfg, &err)) {
+		doctor_row(j, "configuration", "fail", "a reload would be refused: %s", config_error_text(&err, text, sizeof(text)));
+		return;
+	}
+	doctor_row(j, "configuration", "ok", "%s can be loaded", d->config_file);
+	config_unref(cfg);
+}
+
+static void doctor_descriptors(struct json *j, const struct view *v)
+{
+	/* a client connection and its backend connection, and what the process itself needs */
+	uint64_t want = 2 * v->fleet->cfg->limits.connections + 256;
+	struct rlimit rl;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl))
+		return;
+	doctor_row(j, "descriptors", rl.rlim_cur < want ? "warn" : "ok",
+		   "RLIMIT_NOFILE %" PRIu64 ", limits.connections %" PRIu64 " can need %" PRIu64, (uint64_t)rl.rlim_cur,
+		   v->fleet->cfg->limits.connections, want);
+}
+
+static void doctor_backlog(struct json *j)
+{
+	FILE *f = fopen("/proc/sys/net/core/somaxconn", "re");
+	unsigned n = 0;
+
+	if (f && fscanf(f, "%u", &n) == 1)
+		doctor_row(j, "listen backlog", n < 1024 ? "warn" : "ok", "net.core.somaxconn %u%s", n,
+			   n < 1024 ? ", 1024 or more lets a burst of connections in" : "");
+	if (f)
+		fclose(f);
+}
+
+static void doctor_pool(struct json *j, const struct view_pool *p)
+{
+	unsigned excluded = 0, draining = 0, stale = 0, full = 0;
+	const char *first = "";
+	char check[96];
+
+	for (unsigned i = 0; i < p->n_backends; i++) {
+		const struct route_backend_status *b = &p->backends[i];
+
+		if ((b->state == BACKEND_EXCLUDED || b->stale) && !*first)
+			first = b->name;
+		excluded += b->state == BACKEND_EXCLUDED;
+		draining += b->state == BACKEND_DRAINING;
+		stale += b->stale;
+		full += b->in_flight >= b->cap;
+	}
+	snprintf(check, sizeof(check), "pool %s", p->cfg->name);
+	doctor_row(j, check, !p->status.n_eligible ? "fail" : excluded || stale || full ? "warn" : "ok",
+		   "%u of %u backends eligible; %u excluded, %u draining, %u at their cap, %u without fresh counters%s%s",
+		   p->status.n_eligible, p->n_backends, excluded, draining, full, stale, *first ? "; first: " : "", first);
+}
+
+char *status_doctor_json(const struct view *v, const struct daemon *d, size_t *len)
+{
+	struct utsname u;
+	struct json j;
+
+	json_start(&j);
+	json_array(&j, "checks");
+	doctor_config(&j, d);
+	doctor_descriptors(&j, v);
+	doctor_backlog(&j);
+	if (!uname(&u))
+		doctor_row(&j, "kernel", "ok", "%s %s", u.sysname, u.release);
+	doctor_row(&j, "datapath", "ok", "relay; this version has no kernel datapath");
+	doctor_row(&j, "ledger", v->ledger.refused_releases ? "fail" : "ok",
+		   "%" PRIu32 " live slots, %" PRIu32 " in flight, %" PRIu64 " refused releases", v->ledger.live_slots,
+		   v->ledger.in_flight, v->ledger.refused_releases);
+	for (unsigned i = 0; i < v->n_pools; i++)
+		doctor_pool(&j, &v->pools[i]);
+	json_end(&j);
+	return json_finish(&j, len);
+}

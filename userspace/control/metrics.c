@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+#include "control/metrics.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "control/prom.h"
+#include "control/view.h"
+#include "kvsteer/version.h"
+
+/* Sums over workers, read once for all families: the families must be written one
+ * after the other, each with all of its samples. */
+struct metrics_backend {
+	const char *pool;
+	const struct route_backend_status *status;
+	struct stats_backend *stats;
+};
+struct metrics_sums {
+	const struct view *v;
+	struct metrics_backend *backend; /* in the order of the view's pools and their backends */
+	struct stats_pool **pool;	 /* [0]: requests for which no pool was chosen; then the view's */
+	unsigned n_backends;
+};
+
+static void sums_free(struct metrics_sums *s)
+{
+	for (unsigned i = 0; s->backend && i < s->n_backends; i++)
+		free(s->backend[i].stats);
+	for (unsigned i = 0; s->pool && i <= s->v->n_pools; i++)
+		free(s->pool[i]);
+	free(s->backend);
+	free(s->pool);
+}
+
+static int sums_read(struct metrics_sums *s, const struct view *v)
+{
+	unsigned n = 0;
+
+	*s = (struct metrics_sums){ .v = v };
+	for (unsigned i = 0; i < v->n_pools; i++)
+		n += v->pools[i].n_backends;
+	s->backend = calloc(n ? n : 1, sizeof(*s->backend));
+	s->pool = calloc(v->n_pools + 1, sizeof(*s->pool));
+	if (!s->backend || !s->pool)
+		return -ENOMEM;
+	for (unsigned i = 0; i < v->n_pools; i++)
+		for (unsigned j = 0; j < v->pools[i].n_backends; j++) {
+			struct metrics_backend *b = &s->backend[s->n_backends];
+
+			b->pool = v->pools[i].cfg->name;
+			b->status = &v->pools[i].backends[j];
+			b->stats = calloc(1, sizeof(*b->stats));
+			if (!b->stats)
+				return -ENOMEM;
+			s->n_backends++;
+			stats_backend_sum(v->workers, v->n_workers, b->status->row, b->stats);
+		}
+	for (unsigned i = 0; i <= v->n_pools; i++) {
+		s->pool[i] = calloc(1, sizeof(*s->pool[i]));
+		if (!s->pool[i])
+			return -ENOMEM;
+		stats_pool_sum(v->workers, v->n_workers, i ? v->pools[i - 1].slot : 0, s->pool[i]);
+	}
+	return 0;
+}
+
+static const char *sums_pool_name(const struct metrics_sums *m, unsigned i)
+{
+	return i ? m->v->pools[i - 1].cfg->name : "";
+}
+
+static void code_text(char *buf, size_t len, unsigned i)
+{
+	snprintf(buf, len, "%u", i + STATS_CODE_MIN);
+}
+
+static void metrics_requests(FILE *out, const struct metrics_sums *m)
+{
+	char code[8];
+
+	prom_family(out, "kvsteer_requests_total", "counter",
+		    "Answers to clients. backend is empty where the gateway answered itself, pool where none was chosen.");
+	for (unsigned i = 0; i < m->n_backends; i++)
+		for (unsigned c = 0; c < STATS_CODES; c++)
+			if (m->backend[i].stats->requests[c]) {
+				const struct metrics_backend *b = &m->backend[i];
+
+				code_text(code, sizeof(code), c);
+				prom_uint(out, "kvsteer_requests_total",
+					  PROM_LABELS({ "pool", b->pool }, { "backend", b->status->name }, { "code", code }),
+					  b->stats->requests[c]);
+			}
+	for (unsigned i = 0; i <= m->v->n_pools; i++)
+		for (unsigned c = 0; c < STATS_CODES; c++)
+			if (m->pool[i]->local[c]) {
+				code_text(code, sizeof(code), c);
+				prom_uint(out, "kvsteer_requests_total",
+					  PROM_LABELS({ "pool", sums_pool_name(m, i) }, { "backend", "" }, { "code", code }),
+					  m->pool[i]->local[c]);
+			}
+	prom_family(out, "kvsteer_errors_total", "counter", "Requests that did not end well, by the reason of the error answer and the access log.");
+	for (unsigned i = 0; i <= m->v->n_pools; i++)
+		for (unsigned r = REASON_NONE + 1; r < REASON_COUNT; r++)
+			prom_uint(out, "kvsteer_errors_total",
+				  PROM_LABELS({ "pool", sums_pool_name(m, i) }, { "reason", reason_name((enum reason)r) }),
+				  m->pool[i]->errors[r]);
+	prom_family(out, "kvsteer_retries_total", "counter", "Requests sent once more, by why the first try failed.");
+	for (unsigned i = 1; i <= m->v->n_pools; i++)
+		for (unsigned r = REASON_NONE + 1; r < REASON_COUNT; r++)
+			if (m->pool[i]->retries[r])
+				prom_uint(out, "kvsteer_retries_total",
+					  PROM_LABELS({ "pool", sums_pool_name(m, i) }, { "reason", reason_name((enum reason)r) }),
+					  m->pool[i]->retries[r]);
+}
+
+static void metrics_times(FILE *out, const struct metrics_sums *m)
+{
+	const struct view *v = m->v;
+
+	prom_family(out, "kvsteer_ttft_seconds", "histogram", "Request complete to the first token of a streamed answer.");
+	for (unsigned i = 0; i < m->n_backends; i++)
+		prom_histogram(out, "kvsteer_ttft_seconds",
+			       PROM_LABELS({ "pool", m->backend[i].pool }, { "backend", m->backend[i].status->name }),
+			       &m->backend[i].stats->ttft, &hist_bounds_ttft);
+	prom_family(out, "kvsteer_queue_seconds", "histogram", "Wait of requests that found every backend at its cap.");
+	for (unsigned i = 1; i <= v->n_pools; i++)
+		prom_histogram(out, "kvsteer_queue_seconds", PROM_LABELS({ "pool", sums_pool_name(m, i) }), &m->pool[i]->queue,
+			       &hist_bounds_queue);
+	prom_family(out, "kvsteer_decision_seconds", "histogram", "Key ready to backend chosen and committed.");
+	prom_histogram(out, "kvsteer_decision_seconds", PROM_NONE, &v->sum.decision, &hist_bounds_decision);
+	prom_family(out, "kvsteer_added_latency_seconds", "histogram",
+		    "Time that the router adds: phase request, from complete to sent; phase response, from the head received to the head sent.");
+	prom_histogram(out, "kvsteer_added_latency_seconds", PROM_LABELS({ "phase", "request" }), &v->sum.added_request, &hist_bounds_added);
+	prom_histogram(out, "kvsteer_added_latency_seconds", PROM_LABELS({ "phase", "response" }), &v->sum.added_response, &hist_bounds_added);
+}
+
+/* One family of one number per backend; `value` is made of b (status) and s (stats). */
+#define BACKEND_FAMILY(kind, family, type, help, value)                                                     \
+	do {                                                                                                \
+		prom_family(out, family, type, help);                                                       \
+		for (unsigned i_ = 0; i_ < m->n_backends; i_++) {                                           \
+			const struct route_backend_status *b = m->backend[i_].status;                       \
+			const struct stats_backend *s = m->backend[i_].stats;                               \
+                                                                                                            \
+			(void)s;                                                                            \
+			prom_##kind(out, family, PROM_LABELS({ "backend", b->name }), (value));             \
+		}                                                                                           \
+	} while (0)
+
+static double unknown_nan(uint32_t v)
+{
+	return v == BACKEND_UNKNOWN ? __builtin_nan("") : v;
+}
+
+static void metrics_backends(FILE *out, const struct metrics_sums *m)
+{
+	BACKEND_FAMILY(uint, "kvsteer_in_flight", "gauge", "Requests in flight.", b->in_flight);
+	BACKEND_FAMILY(uint, "kvsteer_backend_cap", "gauge", "Hard cap on requests in flight.", b->cap);
+	prom_family(out, "kvsteer_backend_state", "gauge", "1 for the state that the backend is in.");
+	for (unsigned i = 0; i < m->n_backends; i++)
+		for (uint32_t st = BACKEND_READY; st <= BACKEND_GONE; st++)
+			prom_uint(out, "kvsteer_backend_state",
+				  PROM_LABELS({ "backend", m->backend[i].status->name }, { "state", view_state_name(st) }),
+				  m->backend[i].status->state == st);
+	BACKEND_FAMILY(uint, "kvsteer_prompt_tokens_total", "counter", "Prompt tokens of routed requests, by kvsteer's estimate.", s->prompt_tokens);
+	BACKEND_FAMILY(uint, "kvsteer_cached_tokens_predicted_total", "counter", "Of them, tokens that the index expected to be cached.", s->cached_predicted);
+	BACKEND_FAMILY(uint, "kvsteer_cached_tokens_reported_total", "counter", "Cached tokens that the engines reported.", s->cached_reported);
+	BACKEND_FAMILY(uint, "kvsteer_usage_sampled_total", "counter", "Answers whose usage was read.", s->usage_sampled);
+	BACKEND_FAMILY(uint, "kvsteer_cached_tokens_predicted_sampled_total", "counter", "Predicted cached tokens of those same answers.", s->cached_predicted_sampled);
+	BACKEND_FAMILY(uint, "kvsteer_index_blocks", "gauge", "Prefix blocks that the backend is believed to hold.", b->index_blocks);
+	BACKEND_FAMILY(real, "kvsteer_backend_speed", "gauge", "Observed over predicted time, learned; 1 is as the profile says.", b->speed);
+	BACKEND_FAMILY(uint, "kvsteer_backend_stale", "gauge", "1 while the engine's own counters are unknown or too old.", b->stale);
+	BACKEND_FAMILY(real, "kvsteer_backend_waiting", "gauge", "Requests waiting in the engine, by its own count.", unknown_nan(b->waiting));
+	BACKEND_FAMILY(real, "kvsteer_backend_running", "gauge", "Requests running in the engine, by its own count.", unknown_nan(b->running));
+	BACKEND_FAMILY(real, "kvsteer_backend_kv_used_ratio", "gauge", "KV cache in use, by the engine's count.", b->kv_used < 0 ? __builtin_nan("") : b->kv_used);
+}
+
+static void metrics_pools(FILE *out, const struct view *v)
+{
+	prom_family(out, "kvsteer_queue_length", "gauge", "Requests waiting in the gateway for a backend below its cap.");
+	for (unsigned i = 0; i < v->n_pools; i++)
+		prom_uint(out, "kvsteer_queue_length", PROM_LABELS({ "pool", v->pools[i].cfg->name }), v->pools[i].queued);
+	prom_family(out, "kvsteer_pool_saturation", "gauge", "Least predicted wait over the target of one second: scale out above 1.");
+	for (unsigned i = 0; i < v->n_pools; i++)
+		prom_real(out, "kvsteer_pool_saturation", PROM_LABELS({ "pool", v->pools[i].cfg->name }), v->pools[i].status.saturation);
+	prom_family(out, "kvsteer_index_bytes", "gauge", "Memory of the prefix index.");
+	for (unsigned i = 0; i < v->n_pools; i++)
+		prom_uint(out, "kvsteer_index_bytes", PROM_LABELS({ "pool", v->pools[i].cfg->name }), v->pools[i].status.index_memory_bytes);
+	prom_family(out, "kvsteer_index_evictions_total", "counter", "Blocks that the prefix index dropped for room.");
+	for (unsigned i = 0; i < v->n_pools; i++)
+		prom_uint(out, "kvsteer_index_evictions_total", PROM_LABELS({ "pool", v->pools[i].cfg->name }), v->pools[i].status.index_evictions);
+}
+
+#define SINGLE(family, type, help, value)                               \
+	do {                                                            \
+		prom_family(out, family, type, help);                   \
+		prom_uint(out, family, PROM_NONE, (value));             \
+	} while (0)
+
+static void metrics_process(FILE *out, const struct view *v)
+{
+	prom_family(out, "kvsteer_flows", "gauge", "Answers under way, by who moves their bytes.");
+	prom_uint(out, "kvsteer_flows", PROM_LABELS({ "mode", "relay" }), v->sum.flows_relay);
+	prom_uint(out, "kvsteer_flows", PROM_LABELS({ "mode", "splice" }), 0);
+	/* No kernel datapath, nothing to fall back from: a family without samples. */
+	prom_family(out, "kvsteer_datapath_fallback_total", "counter", "Answers that the kernel could not move.");
+	prom_family(out, "kvsteer_connections", "gauge", "Open connections.");
+	prom_uint(out, "kvsteer_connections", PROM_LABELS({ "side", "client" }), v->sum.clients);
+	prom_uint(out, "kvsteer_connections", PROM_LABELS({ "side", "upstream" }), v->sum.upstreams);
+	prom_family(out, "kvsteer_upstream_connections_total", "counter", "Backend connections taken, fresh or reused.");
+	prom_uint(out, "kvsteer_upstream_connections_total", PROM_LABELS({ "kind", "opened" }), v->sum.upstream_opened);
+	prom_uint(out, "kvsteer_upstream_connections_total", PROM_LABELS({ "kind", "reused" }), v->sum.upstream_reused);
+	SINGLE("kvsteer_client_connections_total", "counter", "Client connections accepted.", v->sum.accepted);
+	SINGLE("kvsteer_client_connections_refused_total", "counter", "Client connections refused: over limits.connections, or no descriptors.", v->sum.accept_refused);
+	SINGLE("kvsteer_request_bytes_total", "counter", "Bytes of request bodies.", v->sum.bytes_in);
+	SINGLE("kvsteer_response_bytes_total", "counter", "Bytes written to clients.", v->sum.bytes_out);
+	SINGLE("kvsteer_buffer_bytes", "gauge", "Bytes held in buffers.", v->sum.buffer_bytes);
+	SINGLE("kvsteer_access_log_dropped_total", "counter", "Access log lines that their sink did not take.", v->sum.log_dropped);
+	SINGLE("kvsteer_ledger_slots", "gauge", "Live request slots.", v->ledger.live_slots);
+	SINGLE("kvsteer_ledger_refused_releases_total", "counter", "Slots that somebody tried to release twice: a fault of kvsteer.", v->ledger.refused_releases);
+	prom_family(out, "kvsteer_uptime_seconds", "gauge", "Since the router started.");
+	prom_real(out, "kvsteer_uptime_seconds", PROM_NONE, (double)(v->now_ns - gateway_start_ns(v->gw)) / (double)NSEC_PER_SEC);
+	prom_family(out, "kvsteer_build_info", "gauge", "1.");
+	prom_uint(out, "kvsteer_build_info", PROM_LABELS({ "version", KVSTEER_VERSION }), 1);
+}
+
+void metrics_write(FILE *out, const struct view *v)
+{
+	struct metrics_sums m;
+
+	if (!sums_read(&m, v)) {
+		metrics_requests(out, &m);
+		metrics_times(out, &m);
+		metrics_backends(out, &m);
+	}
+	sums_free(&m);
+	metrics_pools(out, v);
+	metrics_process(out, v);
+}
