@@ -53,7 +53,7 @@ struct prompt_info {
 	bool batch;                     /* several prompts: the key is the first one's */
 
 	bool has_model;                 /* a string: model[0..model_len), decoded, NUL-terminated */
-	bool model_too_long;            /* longer than PROMPT_MODEL_MAX: has_model is false */
+	bool model_too_long;            /* longer than PROMPT_MODEL_MAX, or with a NUL inside: has_model is false */
 	char model[PROMPT_MODEL_MAX + 1];
 	uint32_t model_len;
 	uint64_t model_off;             /* its JSON text in the body, both quotes included: */
