@@ -163,8 +163,14 @@ bool head_tok_finish(struct http_head *h, const char *buf, uint8_t kind)
 {
 	uint8_t want = TOK_END | (kind == HTTP_BODY_LENGTH ? TOK_LENGTH : kind == HTTP_BODY_CHUNKED ? TOK_CHUNKED : 0);
 
+	enum llhttp_errno e;
+
 	h->tok_seen = 0;
-	return head_tok(h, buf, "\r\n", 2) && h->tok_seen == want;
+	h->base = buf;
+	e = llhttp_execute(&h->tok, "\r\n", 2);
+	/* An Upgrade pauses llhttp; here it is only a field to strip (RFC 9110 7.8: a
+	 * server may ignore it). */
+	return (e == HPE_OK || e == HPE_PAUSED_UPGRADE) && h->tok_seen == want;
 }
 
 bool head_connection(struct http_head *h, const char *buf, bool *close, bool *keep_alive)

@@ -14,10 +14,10 @@ static const char *skip_ws(const char *p, const char *end)
 static const char *skip_string(const char *p, const char *end)
 {
 	for (p++; p < end; p++) {
-		if (*p == '\\')
-			p++;
-		else if (*p == '"')
+		if (*p == '"')
 			return p + 1;
+		if (*p == '\\' && ++p == end)
+			break;
 	}
 	return NULL;
 }
