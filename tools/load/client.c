@@ -2,10 +2,8 @@
 #include "load/client.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +12,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "load/sse.h"
+#include "load/reply.h"
+#include "load/server.h"
 
 #define READ_BYTES 65536u
-#define JSON_MAX (4u << 20)
 #define EVENTS 512
 #define CONNECT_TIMEOUT_NS (10 * NSEC_PER_SEC)
 /* Engines close after 5 s idle: be first, or a request may meet the FIN. */
@@ -34,14 +32,8 @@ struct conn {
 	uint64_t served;
 	size_t sent;         /* bytes of the call's request */
 	struct load_call *call;
-	struct load_http http;
-	struct load_sse sse;
-	struct load_answer answer;
-	char *json;          /* owned: an answer that is no stream */
-	size_t json_len, json_cap;
-	bool done_mark;      /* data: [DONE] */
-	bool token;          /* the event being read has text */
-	bool broken;         /* the body can't be read on */
+	struct load_client *client;
+	struct load_reply reply;
 };
 
 struct load_client {
@@ -95,11 +87,11 @@ static void finish(struct load_client *c, struct conn *conn, const char *error, 
 	c->in_flight--;
 	call->end_ns = c->now_ns;
 	call->error = error;
-	if (conn->http.head_done) {
-		call->status = conn->http.status;
-		memcpy(call->backend, conn->http.backend, sizeof(call->backend));
+	if (conn->reply.http.head_done) {
+		call->status = conn->reply.http.status;
+		memcpy(call->backend, conn->reply.http.backend, sizeof(call->backend));
 	}
-	c->ops.done(c->ops.arg, call, &conn->answer);
+	c->ops.done(c->ops.arg, call, &conn->reply.answer);
 	if (!keep) {
 		conn_close(c, conn);
 		return;
@@ -111,100 +103,26 @@ static void finish(struct load_client *c, struct conn *conn, const char *error, 
 	c->idle = index_of(c, conn);
 }
 
-static void on_data(void *arg, const char *data, size_t len)
+static void on_event(void *arg, bool token)
 {
 	struct conn *conn = arg;
-
-	if (len == 6 && !memcmp(data, "[DONE]", 6))
-		conn->done_mark = true;
-	else if (load_answer_scan(&conn->answer, data, len))
-		conn->token = true;
-}
-
-struct body_arg {
-	struct load_client *c;
-	struct conn *conn;
-};
-
-static void on_event(void *arg)
-{
-	struct body_arg *b = arg;
-	struct load_call *call = b->conn->call;
+	struct load_client *c = conn->client;
+	struct load_call *call = conn->call;
 
 	if (!call->first_ns)
-		call->first_ns = b->c->now_ns;
-	if (!b->conn->token)
+		call->first_ns = c->now_ns;
+	if (!token)
 		return;
-	b->conn->token = false;
 	if (call->last_token_ns)
-		b->c->ops.gap(b->c->ops.arg, call, b->c->now_ns - call->last_token_ns);
-	call->last_token_ns = b->c->now_ns;
-}
-
-static void on_sse_data(void *arg, const char *data, size_t len)
-{
-	on_data(((struct body_arg *)arg)->conn, data, len);
-}
-
-static void on_body(void *arg, const char *p, size_t len)
-{
-	struct body_arg *b = arg;
-	struct conn *conn = b->conn;
-
-	if (conn->http.status != 200 || conn->broken)
-		return; /* what an error says isn't kept */
-	if (b->c->o->stream) {
-		if (conn->http.event_stream && load_sse_feed(&conn->sse, p, len, on_sse_data, on_event, b))
-			conn->broken = true;
-		return;
-	}
-	if (conn->json_len + len > conn->json_cap) {
-		size_t cap = conn->json_cap ? conn->json_cap * 2 : 4096;
-		char *json;
-
-		while (cap < conn->json_len + len)
-			cap *= 2;
-		json = cap <= JSON_MAX ? realloc(conn->json, cap) : NULL;
-		if (!json) {
-			conn->broken = true;
-			return;
-		}
-		conn->json = json;
-		conn->json_cap = cap;
-	}
-	memcpy(conn->json + conn->json_len, p, len);
-	conn->json_len += len;
-}
-
-/* The answer is complete: was it a good one? */
-static const char *judge(struct load_client *c, struct conn *conn)
-{
-	if (conn->http.status != 200) {
-		snprintf(conn->call->error_code, sizeof(conn->call->error_code), "%u", conn->http.status % 1000u);
-		return conn->call->error_code;
-	}
-	if (conn->broken)
-		return "bad_response";
-	if (c->o->stream) {
-		if (!conn->http.event_stream)
-			return "not_a_stream";
-		if (conn->answer.error)
-			return "stream_error"; /* vLLM says 200, then an error event, then [DONE] */
-		return conn->done_mark ? NULL : "truncated";
-	}
-	load_answer_scan(&conn->answer, conn->json, conn->json_len);
-	return conn->answer.error ? "bad_response" : NULL;
+		c->ops.gap(c->ops.arg, call, c->now_ns - call->last_token_ns);
+	call->last_token_ns = c->now_ns;
 }
 
 static void conn_start(struct load_client *c, struct conn *conn, struct load_call *call)
 {
 	conn->call = call;
 	conn->sent = 0;
-	conn->json_len = 0;
-	conn->done_mark = conn->token = conn->broken = false;
-	load_http_reset(&conn->http);
-	load_sse_reset(&conn->sse);
-	load_answer_reset(&conn->answer, call->conv != NULL);
+	load_reply_reset(&conn->reply, c->o->stream, call->conv != NULL);
 }
 
 /* Opens a connection in a new slot. Returns it or NULL with errno. */
@@ -233,6 +151,7 @@ static struct conn *conn_open(struct load_client *c)
 		c->free = conn->next;
 	else
 		c->used++;
+	conn->client = c;
 	conn->fd = fd;
 	conn->served = 0;
 	conn->state = CONN_CONNECTING; /* EPOLLOUT comes when it is up */
@@ -284,7 +203,7 @@ static void lost(struct load_client *c, struct conn *conn, const char *reason)
 
 	/* The server closed an idle connection while the request was on its way (RFC 9112
 	 * 9.3.1): once more on a new one. Not one byte of an answer has been seen. */
-	if (conn->served && !conn->http.started && !call->retried) {
+	if (conn->served && !conn->reply.http.started && !call->retried) {
 		struct conn *fresh;
 
 		call->retried = true;
@@ -307,22 +226,21 @@ static void lost(struct load_client *c, struct conn *conn, const char *reason)
 /* Handles bytes of the answer; returns false when the connection is gone or idle. */
 static bool take_bytes(struct load_client *c, struct conn *conn, size_t n)
 {
-	struct body_arg arg = { c, conn };
 	long used;
 
 	conn->active_ns = c->now_ns;
-	used = load_http_feed(&conn->http, c->buf, n, on_body, &arg);
+	used = load_reply_feed(&conn->reply, c->buf, n, on_event, conn);
 	if (used < 0) {
 		finish(c, conn, "bad_response", false);
 		return false;
 	}
-	if (conn->http.state != LOAD_HTTP_DONE)
+	if (conn->reply.http.state != LOAD_HTTP_DONE)
 		return true;
 	/* Bytes behind the answer belong to nobody. */
 	if ((size_t)used < n)
 		finish(c, conn, "bad_response", false);
 	else
-		finish(c, conn, judge(c, conn), !conn->http.close && conn->state == CONN_WAITING);
+		finish(c, conn, load_reply_judge(&conn->reply, conn->call->error_code), !conn->reply.http.close && conn->state == CONN_WAITING);
 	return false;
 }
 
@@ -345,10 +263,10 @@ static void conn_readable(struct load_client *c, struct conn *conn, uint32_t eve
 			return;
 		}
 		if (n == 0) {
-			if (!load_http_eof(&conn->http))
-				finish(c, conn, judge(c, conn), false);
+			if (!load_http_eof(&conn->reply.http))
+				finish(c, conn, load_reply_judge(&conn->reply, conn->call->error_code), false);
 			else
-				lost(c, conn, conn->http.started ? "truncated" : "reset");
+				lost(c, conn, conn->reply.http.started ? "truncated" : "reset");
 			return;
 		}
 		if (!take_bytes(c, conn, (size_t)n)) {
@@ -401,11 +319,12 @@ bool load_client_ready(const struct load_client *c)
 
 void load_client_start(struct load_client *c, struct load_call *call, uint64_t now_ns)
 {
+	struct conn *conn;
+
 	c->now_ns = now_ns;
 	call->start_ns = now_ns;
 	while (c->idle != NONE) {
-		struct conn *conn = &c->conns[c->idle];
-
+		conn = &c->conns[c->idle];
 		c->idle = conn->next;
 		conn->state = CONN_SENDING;
 		conn->active_ns = now_ns;
@@ -418,17 +337,14 @@ void load_client_start(struct load_client *c, struct load_call *call, uint64_t n
 		conn_close(c, conn); /* it was dead: nothing has been served of this call */
 		c->reconnects++;
 	}
-	{
-		struct conn *conn = conn_open(c);
-
-		if (!conn) {
-			fail_unstarted(c, call, errno == EMFILE || errno == ENFILE ? "descriptors" : "connect");
-			return;
-		}
-		conn_start(c, conn, call);
-		conn->active_ns = now_ns;
-		c->in_flight++;
+	conn = conn_open(c);
+	if (!conn) {
+		fail_unstarted(c, call, errno == EMFILE || errno == ENFILE ? "descriptors" : "connect");
+		return;
 	}
+	conn_start(c, conn, call);
+	conn->active_ns = now_ns;
+	c->in_flight++;
 }
 
 /* Reports the calls that never got a connection. */
@@ -501,45 +417,6 @@ uint64_t load_client_reconnects(const struct load_client *c)
 	return c->reconnects;
 }
 
-/* Resolves the name and takes the first address that accepts a connection. */
-static int find_server(struct load_client *c)
-{
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG }, *list, *ai;
-	int rc = getaddrinfo(c->o->host, c->o->port, &hints, &list), err = ECONNREFUSED;
-
-	if (rc) {
-		fprintf(stderr, "kvsteer-load: %s: %s\n", c->o->host, gai_strerror(rc));
-		return -ENOENT;
-	}
-	for (ai = list; ai; ai = ai->ai_next) {
-		int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-		struct pollfd pfd = { .fd = fd, .events = POLLOUT };
-		socklen_t len = sizeof(err);
-
-		if (fd < 0) {
-			err = errno;
-			continue;
-		}
-		err = connect(fd, ai->ai_addr, ai->ai_addrlen) ? errno : 0;
-		if (err == EINPROGRESS) {
-			err = ETIMEDOUT;
-			if (poll(&pfd, 1, 5000) == 1)
-				getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
-		}
-		close(fd);
-		if (!err) {
-			memcpy(&c->addr, ai->ai_addr, ai->ai_addrlen);
-			c->addr_len = ai->ai_addrlen;
-			break;
-		}
-	}
-	freeaddrinfo(list);
-	if (!err)
-		return 0;
-	fprintf(stderr, "kvsteer-load: connect %s port %s: %s\n", c->o->host, c->o->port, strerror(err));
-	return -err;
-}
-
 int load_client_new(struct load_client **client, const struct load_options *o, uint32_t max,
 		    const struct load_client_ops *ops)
 {
@@ -558,7 +435,7 @@ int load_client_new(struct load_client **client, const struct load_options *o, u
 	if (c->epfd < 0 || !c->conns || !c->failed)
 		fprintf(stderr, "kvsteer-load: no memory or descriptors for %u connections\n", max);
 	else
-		rc = find_server(c);
+		rc = load_server_find(o->host, o->port, &c->addr, &c->addr_len);
 	if (rc) {
 		load_client_free(c);
 		return rc;
@@ -576,10 +453,7 @@ void load_client_free(struct load_client *c)
 
 		if (conn->state != CONN_FREE)
 			close(conn->fd);
-		load_http_free(&conn->http);
-		load_sse_free(&conn->sse);
-		load_answer_free(&conn->answer);
-		free(conn->json);
+		load_reply_free(&conn->reply);
 	}
 	if (c->epfd >= 0)
 		close(c->epfd);

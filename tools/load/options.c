@@ -4,18 +4,11 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "kvsteer/version.h"
-
-static const char *const kind_names[] = {
-	[LOAD_SUPPORT] = "support", [LOAD_LONG8K] = "long8k", [LOAD_CHAT] = "chat", [LOAD_HOT] = "hot",
-	[LOAD_BURST] = "burst", [LOAD_SHAREGPT] = "sharegpt", [LOAD_LORA] = "lora",
-};
-#define KIND_LIST "support, long8k, chat, hot, burst, sharegpt, lora or trace:FILE"
+#include "load/options_values.h"
 
 static const char usage[] =
 	"usage: kvsteer-load --url URL --model NAME --workload W (--rate R | --concurrency C)\n"
@@ -27,7 +20,7 @@ static const char usage[] =
 	"\n"
 	"  --url URL            http://HOST[:PORT][/PATH]\n"
 	"  --model NAME         the model asked for\n"
-	"  --workload W         " KIND_LIST "\n"
+	"  --workload W         " LOAD_KIND_LIST "\n"
 	"  --api A              chat, completions or invocations (default chat)\n"
 	"  --rate R             open loop: R requests/s\n"
 	"  --poisson            exponential gaps (default: even gaps; burst is always Poisson)\n"
@@ -98,144 +91,9 @@ static const struct number numbers[] = {
 	{ OPT_SEED, 0, 9e15, true, "a whole number" },
 };
 
-static int fail(FILE *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static int fail(FILE *err, const char *fmt, ...)
-{
-	va_list ap;
-
-	fputs("kvsteer-load: ", err);
-	va_start(ap, fmt);
-	vfprintf(err, fmt, ap);
-	va_end(ap);
-	fputs(" (see --help)\n", err);
-	return -EINVAL;
-}
-
-/* Names go into a JSON string and a header as they are. */
-static bool plain_name(const char *s)
-{
-	size_t n = strlen(s);
-
-	for (size_t i = 0; i < n; i++)
-		if (s[i] < 32 || s[i] > 126 || s[i] == '"' || s[i] == '\\')
-			return false;
-	return n && n < LOAD_NAME_MAX;
-}
-
-static int parse_url(struct load_options *o, const char *url, FILE *err)
-{
-	const char *p, *end, *port = NULL;
-	size_t n;
-
-	if (!strncasecmp(url, "https://", 8))
-		return fail(err, "--url %s: https is not in this version, use http", url);
-	if (strncasecmp(url, "http://", 7))
-		return fail(err, "--url %s: not of the form http://HOST[:PORT][/PATH]", url);
-	p = url + 7;
-	end = p + strcspn(p, "/?#");
-	for (const char *c = url; *c; c++)
-		if (*c <= 32 || *c > 126 || *c == '@' || *c == '?' || *c == '#')
-			return fail(err, "--url: '%c' can't be part of it: http://HOST[:PORT][/PATH]",
-				    *c > 32 && *c <= 126 ? *c : '?');
-	if (*p == '[') {
-		const char *close = memchr(p, ']', (size_t)(end - p));
-
-		if (!close || (close + 1 < end && close[1] != ':'))
-			return fail(err, "--url %s: no [IPv6 address]:PORT", url);
-		p++;
-		n = (size_t)(close - p);
-		port = close + 1 < end ? close + 2 : NULL;
-	} else {
-		const char *colon = memchr(p, ':', (size_t)(end - p));
-
-		n = (size_t)((colon ? colon : end) - p);
-		port = colon ? colon + 1 : NULL;
-	}
-	if (!n || n >= sizeof(o->host))
-		return fail(err, "--url %s: no host", url);
-	memcpy(o->host, p, n);
-	o->host[n] = 0;
-	strcpy(o->port, "80");
-	if (port) {
-		char *stop;
-		unsigned long v = strtoul(port, &stop, 10);
-
-		if (stop != end || port == end || *port < '0' || *port > '9' || v < 1 || v > 65535)
-			return fail(err, "--url %s: the port must be 1..65535", url);
-		snprintf(o->port, sizeof(o->port), "%lu", v);
-	}
-	n = strlen(end);
-	while (n && end[n - 1] == '/')
-		n--;
-	/* OpenAI clients are given the base with /v1; both forms work. */
-	if (n >= 3 && !memcmp(end + n - 3, "/v1", 3))
-		n -= 3;
-	if (n >= sizeof(o->path))
-		return fail(err, "--url: the path is too long");
-	memcpy(o->path, end, n);
-	o->path[n] = 0;
-	return 0;
-}
-
-static int parse_workload(struct load_options *o, const char *name, FILE *err)
-{
-	o->workload = name;
-	if (!strncmp(name, "trace:", 6) && name[6]) {
-		o->kind = LOAD_TRACE;
-		o->trace_file = name + 6;
-		return 0;
-	}
-	for (size_t i = 0; i < sizeof(kind_names) / sizeof(*kind_names); i++) {
-		if (!strcmp(name, kind_names[i])) {
-			o->kind = (enum load_kind)i;
-			return 0;
-		}
-	}
-	return fail(err, "--workload %s: must be " KIND_LIST, name);
-}
-
-static int parse_header(struct load_options *o, const char *h, FILE *err)
-{
-	static const char *const own[] = { "host", "content-length", "transfer-encoding", "connection",
-					   "content-type" };
-	size_t n = strcspn(h, ":");
-
-	if (o->n_headers == LOAD_MAX_HEADERS)
-		return fail(err, "--header: at most %d", LOAD_MAX_HEADERS);
-	/* The value may be a credential: it isn't repeated. */
-	if (!h[n] || !n || strcspn(h, " \t") < n || strlen(h) > 4096)
-		return fail(err, "--header: must be 'Name: value' of at most 4096 bytes");
-	for (const char *c = h; *c; c++)
-		if ((unsigned char)*c < 32 || *c == 127)
-			return fail(err, "--header: control characters are not allowed");
-	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
-		if (n == strlen(own[i]) && !strncasecmp(h, own[i], n))
-			return fail(err, "--header: %s is kvsteer-load's own", own[i]);
-	o->headers[o->n_headers++] = h;
-	return 0;
-}
-
-static int parse_adapters(struct load_options *o, const char *list, FILE *err)
-{
-	char *p, *save = NULL;
-
-	free(o->adapter_names);
-	o->n_models = 0;
-	o->adapter_names = strdup(list);
-	if (!o->adapter_names)
-		return fail(err, "--adapters: out of memory");
-	for (p = strtok_r(o->adapter_names, ",", &save); p; p = strtok_r(NULL, ",", &save)) {
-		if (o->n_models == LOAD_MAX_MODELS || !plain_name(p))
-			return fail(err, "--adapters %s: must be up to %d names with commas between", list,
-				    LOAD_MAX_MODELS);
-		o->models[o->n_models++] = p;
-	}
-	return o->n_models ? 0 : fail(err, "--adapters: no name given");
-}
-
 static int lora_names(struct load_options *o)
 {
-	enum { N = 32, LEN = 12 };
+	enum { N = 32, LEN = 24 };
 
 	o->adapter_names = malloc(N * LEN);
 	if (!o->adapter_names)
@@ -261,7 +119,7 @@ static int parse_number(int opt, const char *name, const char *arg, double *out,
 		errno = 0;
 		v = strtod(arg, &end);
 		if (end == arg || *end || errno || !(v >= n->min && v <= n->max) || (n->whole && v != floor(v)))
-			return fail(err, "--%s %s: must be %s", name, arg, n->allowed);
+			return load_option_fail(err, "--%s %s: must be %s", name, arg, n->allowed);
 		*out = v;
 		return 0;
 	}
@@ -281,9 +139,9 @@ int load_options_parse(struct load_options *o, int argc, char **argv, FILE *out,
 	opterr = 0;
 	while ((opt = getopt_long(argc, argv, ":", longopts, &index)) != -1) {
 		if (opt == ':')
-			return fail(err, "%s needs a value", argv[optind - 1]);
+			return load_option_fail(err, "%s needs a value", argv[optind - 1]);
 		if (opt < OPT_URL)
-			return fail(err, "unknown flag %s", argv[optind - 1]);
+			return load_option_fail(err, "unknown flag %s", argv[optind - 1]);
 		if (opt == OPT_HELP || opt == OPT_VERSION) {
 			fputs(opt == OPT_HELP ? usage : "kvsteer-load " KVSTEER_VERSION "\n", out);
 			return 1;
@@ -294,9 +152,9 @@ int load_options_parse(struct load_options *o, int argc, char **argv, FILE *out,
 			return rc;
 		rc = 0;
 		switch (opt) {
-		case OPT_URL: rc = parse_url(o, optarg, err); break;
+		case OPT_URL: rc = load_option_url(o, optarg, err); break;
 		case OPT_MODEL: model = optarg; break;
-		case OPT_WORKLOAD: rc = parse_workload(o, optarg, err); break;
+		case OPT_WORKLOAD: rc = load_option_workload(o, optarg, err); break;
 		case OPT_API:
 			if (!strcmp(optarg, "chat"))
 				o->api = LOAD_API_CHAT;
@@ -305,7 +163,7 @@ int load_options_parse(struct load_options *o, int argc, char **argv, FILE *out,
 			else if (!strcmp(optarg, "invocations"))
 				o->api = LOAD_API_INVOCATIONS;
 			else
-				rc = fail(err, "--api %s: must be chat, completions or invocations", optarg);
+				rc = load_option_fail(err, "--api %s: must be chat, completions or invocations", optarg);
 			break;
 		case OPT_RATE: o->rate = v; break;
 		case OPT_POISSON: o->poisson = true; break;
@@ -322,25 +180,25 @@ int load_options_parse(struct load_options *o, int argc, char **argv, FILE *out,
 		case OPT_STREAM: o->stream = v != 0; break;
 		case OPT_TIME_SCALE: o->time_scale = v; break;
 		case OPT_TIMEOUT: o->timeout_s = v; break;
-		case OPT_ADAPTERS: rc = parse_adapters(o, optarg, err); break;
+		case OPT_ADAPTERS: rc = load_option_adapters(o, optarg, err); break;
 		case OPT_SEED: o->seed = (uint64_t)v; break;
 		case OPT_JSON: o->json_file = optarg; break;
-		case OPT_HEADER: rc = parse_header(o, optarg, err); break;
+		case OPT_HEADER: rc = load_option_header(o, optarg, err); break;
 		}
 		if (rc)
 			return rc;
 	}
 #define SEEN(x) seen[(x) - OPT_URL]
 	if (optind < argc)
-		return fail(err, "unexpected argument %s", argv[optind]);
+		return load_option_fail(err, "unexpected argument %s", argv[optind]);
 	if (!SEEN(OPT_URL))
-		return fail(err, "--url is missing");
+		return load_option_fail(err, "--url is missing");
 	if (!model)
-		return fail(err, "--model is missing");
-	if (!plain_name(model))
-		return fail(err, "--model: must be up to 255 printable ASCII characters without quote or backslash");
+		return load_option_fail(err, "--model is missing");
+	if (!load_option_plain_name(model))
+		return load_option_fail(err, "--model: must be up to 255 printable ASCII characters without quote or backslash");
 	if (!o->workload)
-		return fail(err, "--workload is missing: " KIND_LIST);
+		return load_option_fail(err, "--workload is missing: " LOAD_KIND_LIST);
 
 	o->shape = load_shape_default(o->kind);
 	if (SEEN(OPT_PREFIXES))
@@ -359,32 +217,32 @@ int load_options_parse(struct load_options *o, int argc, char **argv, FILE *out,
 	if (o->kind == LOAD_TRACE || o->kind == LOAD_SHAREGPT)
 		for (int f = OPT_PREFIXES; f <= (o->kind == LOAD_TRACE ? OPT_SIGMA : OPT_ZIPF); f++)
 			if (SEEN(f))
-				return fail(err, "--%s has no meaning with --workload %s",
+				return load_option_fail(err, "--%s has no meaning with --workload %s",
 					    longopts[f - OPT_URL].name, o->kind == LOAD_TRACE ? "trace" : "sharegpt");
 	if (o->shape.hot_share > 0 && o->shape.prefixes < 2)
-		return fail(err, "--prefixes %u: hot needs 2 at least", o->shape.prefixes);
+		return load_option_fail(err, "--prefixes %u: hot needs 2 at least", o->shape.prefixes);
 	if ((uint64_t)o->shape.prefixes * o->shape.prefix_tokens > (1ull << 29))
-		return fail(err, "--prefixes %u with --prefix-tokens %u: more than 2 GiB of text", o->shape.prefixes,
+		return load_option_fail(err, "--prefixes %u with --prefix-tokens %u: more than 2 GiB of text", o->shape.prefixes,
 			    o->shape.prefix_tokens);
 	if (SEEN(OPT_RATE) && SEEN(OPT_CONCURRENCY))
-		return fail(err, "--rate and --concurrency exclude each other");
+		return load_option_fail(err, "--rate and --concurrency exclude each other");
 	if (o->kind == LOAD_TRACE && SEEN(OPT_RATE))
-		return fail(err, "--rate: a trace has its own times, use --time-scale");
+		return load_option_fail(err, "--rate: a trace has its own times, use --time-scale");
 	if (o->kind == LOAD_BURST && SEEN(OPT_CONCURRENCY))
-		return fail(err, "--concurrency: burst is an open loop, use --rate");
+		return load_option_fail(err, "--concurrency: burst is an open loop, use --rate");
 	if (o->kind != LOAD_TRACE && !SEEN(OPT_RATE) && !SEEN(OPT_CONCURRENCY))
-		return fail(err, "--rate or --concurrency is missing");
+		return load_option_fail(err, "--rate or --concurrency is missing");
 	if (SEEN(OPT_POISSON) && SEEN(OPT_CONCURRENCY))
-		return fail(err, "--poisson: a closed loop has no arrivals of its own");
+		return load_option_fail(err, "--poisson: a closed loop has no arrivals of its own");
 	if (SEEN(OPT_DURATION) && SEEN(OPT_REQUESTS))
-		return fail(err, "--duration and --requests exclude each other");
+		return load_option_fail(err, "--duration and --requests exclude each other");
 	if (o->kind != LOAD_TRACE && !SEEN(OPT_DURATION) && !SEEN(OPT_REQUESTS))
-		return fail(err, "--duration or --requests is missing");
+		return load_option_fail(err, "--duration or --requests is missing");
 	if (!o->n_models) {
 		o->models[0] = model;
 		o->n_models = 1;
 		if (o->kind == LOAD_LORA && lora_names(o))
-			return fail(err, "out of memory");
+			return load_option_fail(err, "out of memory");
 	}
 	return 0;
 }
