@@ -148,6 +148,16 @@ static void get_backends(struct admin *a, struct MHD_Connection *c, const struct
 	answer_view(a, out, TYPE_JSON, status_backends_json);
 }
 
+static void get_flows(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+{
+	answer_view(a, out, TYPE_JSON, status_flows_json);
+}
+
+static void get_prefixes(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+{
+	answer_view(a, out, TYPE_JSON, status_prefixes_json);
+}
+
 static void get_doctor(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
 {
 	struct view v;
@@ -226,6 +236,8 @@ static const struct admin_route {
 	{ "GET", "/status", false, get_status },
 	{ "GET", "/pool/list", false, get_pools },
 	{ "GET", "/backend/list", false, get_backends },
+	{ "GET", "/flow/list", false, get_flows },
+	{ "GET", "/prefix/top", false, get_prefixes },
 	{ "GET", "/doctor", false, get_doctor },
 	{ "POST", "/backend/drain", false, post_drain },
 	{ "POST", "/backend/undrain", false, post_undrain },

@@ -4,6 +4,9 @@
 #define KVSTEER_CONTROL_STATUS_H
 #include <stddef.h>
 
+#define STATUS_FLOWS_MAX 10000
+#define STATUS_PREFIXES_MAX 20
+
 struct daemon;
 struct gateway_explain;
 struct view;
@@ -11,6 +14,10 @@ struct view;
 char *status_json(const struct view *v, size_t *len);
 char *status_pools_json(const struct view *v, size_t *len);
 char *status_backends_json(const struct view *v, size_t *len);
+/* Requests under way, at most STATUS_FLOWS_MAX; the others are counted as "omitted". */
+char *status_flows_json(const struct view *v, size_t *len);
+/* The STATUS_PREFIXES_MAX hottest prefixes of each pool. */
+char *status_prefixes_json(const struct view *v, size_t *len);
 char *status_explain_json(const struct gateway_explain *e, size_t *len);
 /* What an operator would look at first, each with ok, warn or fail. */
 char *status_doctor_json(const struct view *v, const struct daemon *d, size_t *len);
