@@ -32,6 +32,10 @@ static inline void stat_add(uint64_t *counter, uint64_t n)
 {
 	__atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
 }
+static inline void stat_set(uint64_t *gauge, uint64_t value)
+{
+	__atomic_store_n(gauge, value, __ATOMIC_RELAXED);
+}
 static inline uint64_t stat_get(const uint64_t *counter)
 {
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);

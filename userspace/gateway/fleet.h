@@ -11,21 +11,30 @@
 #include <sys/socket.h>
 
 #include "config/config.h"
+#include "gateway/stats.h"
 #include "route/pool.h"
 #include "route/queue.h"
 
+/* The pools that any fleet still has, by statistics slot. */
+struct fleet_registry {
+	pthread_mutex_t lock;
+	struct fleet_pool_state *by_slot[STATS_POOLS_MAX]; /* [0] unused */
+};
+
 /* What a pool keeps over reloads, matched by name. */
 struct fleet_pool_state {
-	uint32_t refs;
+	uint32_t refs;            /* fleets and callers that have it; guarded by registry->lock */
+	struct fleet_registry *registry;
 	uint32_t slot;            /* of the statistics; 1.. */
 	char name[128];
 	struct route_pool *route;
 	pthread_mutex_t queue_lock;
-	struct route_queue queue; /* requests that wait for a slot; guarded by queue_lock */
+	struct queue queue;       /* requests that wait for a slot; guarded by queue_lock */
 };
 
 struct fleet_backend {
 	const struct config_backend *cfg;
+	uint32_t node;            /* of the pool */
 	uint32_t row;             /* of the backend table */
 	struct sockaddr_storage addr;
 	socklen_t addr_len;
@@ -46,15 +55,27 @@ struct fleet {
 	unsigned npools;
 };
 
+/* The state in `slot` with a reference, or NULL. Any thread. */
+struct fleet_pool_state *fleet_state_get(struct fleet_registry *r, uint32_t slot);
+void fleet_state_put(struct fleet_pool_state *s);
+
 void fleet_ref(struct fleet *f);
 void fleet_put(struct fleet *f);
 
-/* The pool that serves `model`, and as what: `*served` is the name that the
- * engine knows it by (an alias resolved), `*base` the base model's weights,
- * `*adapter` true if `served` is an adapter of the pool. An empty model goes to the default pool
- * or to the only one. NULL: no pool serves it. */
-struct fleet_pool *fleet_pool_for_model(const struct fleet *f, const char *model, const char **served, const char **base,
-					bool *adapter);
+/* A request's model, resolved. Strings live as long as the fleet (or `model` itself). */
+struct fleet_model {
+	const char *served; /* the name that the engine knows: an alias resolved */
+	const char *base;   /* the base model whose weights serve it */
+	bool adapter;       /* `served` is an adapter */
+	bool alias;         /* the client used an alias */
+};
+
+/* The pool that serves `model`. NULL or empty: the default pool, or the only
+ * one. NULL is returned if no pool serves it. */
+struct fleet_pool *fleet_pool_for_model(const struct fleet *f, const char *model, struct fleet_model *m);
+/* The same names in another snapshot of the pool `p`. */
+void fleet_rename(const struct fleet *f, const struct fleet_pool *p, const char *model, struct fleet_model *m);
 /* The backend of this fleet in row `row`, or NULL. */
 const struct fleet_backend *fleet_backend_by_row(const struct fleet *f, uint32_t row);
+const struct fleet_backend *fleet_pool_backend(const struct fleet_pool *p, uint32_t row);
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/hist.h"
 #include "base/reason.h"
+#include "kvsteer/backends_abi.h"
 
 #define STATS_POOLS_MAX 512 /* pool slots a process hands out; slot 0 = "no pool was chosen" */
 #define STATS_CODE_MIN 100
@@ -51,7 +52,7 @@ struct stats_worker {
 	uint64_t upstreams;            /* open backend connections */
 	uint64_t flows_relay;          /* answers being relayed now */
 	uint64_t buffer_bytes;         /* bytes held in pooled buffers */
-	struct stats_backend *backend[1024]; /* by row; NULL until first used */
+	struct stats_backend *backend[BACKENDS_MAX_ROWS]; /* by row; NULL until first used */
 	struct stats_pool *pool[STATS_POOLS_MAX];
 };
 

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The access log: one line a request. Workers append to a bounded buffer; a
+ * thread of its own writes it out, so that a slow disk or a full pipe delays no
+ * request: lines that find the buffer full are dropped and counted. */
+#ifndef KVSTEER_GATEWAY_ACCESS_LOG_H
+#define KVSTEER_GATEWAY_ACCESS_LOG_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/reason.h"
+
+struct access_log;
+
+/* Everything a line says. Strings may be NULL or empty ("-"), lengths are theirs. No
+ * prompt text and no credential is among them. */
+struct access_entry {
+	const char *id;
+	const char *client; /* address as text */
+	const char *method;
+	const char *path;
+	uint32_t path_len;
+	const char *pool, *model, *backend, *policy;
+	int status; /* 0: no answer was given */
+	enum reason reason;
+	uint32_t tokens, match_tokens;
+	double ttft_predicted_ms, ttft_ms; /* < 0: none */
+	double queued_ms, duration_ms;
+	uint64_t bytes_in, bytes_out;
+	unsigned retries;
+};
+
+/* `path` NULL: stdout. The file is opened for appending, and again on
+ * access_log_reopen() (log rotation: SIGHUP). 0 or negative errno. */
+int access_log_open(struct access_log **out, const char *path, bool json);
+/* False: dropped. Any thread; never blocks on the sink. */
+bool access_log_write(struct access_log *log, const struct access_entry *e);
+void access_log_reopen(struct access_log *log);
+/* Formats one line with its newline into buf; returns its length, at most cap. */
+size_t access_log_format(char *buf, size_t cap, bool json, uint64_t wall_ns, const struct access_entry *e);
+/* Writes out what is buffered (bounded: 1 s), then frees. */
+void access_log_close(struct access_log *log);
+#endif

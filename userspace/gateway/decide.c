@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* From a request to a backend: model, key, policy, slot; the queue where no slot
+ * is free; the next backend where one failed. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include "base/clock.h"
+#include "gateway/exchange.h"
+#include "gateway/internal.h"
+
+#define BODY_VECTORS 1024 /* 64 KiB each: limits.scan up to 64 MiB */
+#define TRIES_MAX 3       /* backends a request may see */
+/* Retries are a share of the requests: a fleet that fails as a whole is not asked twice for everything. */
+#define RETRY_SHARE 0.2
+
+static void exchange_assign(struct exchange *x, bool woken);
+
+/* ---- the request as route/ sees it ---- */
+
+/* The session headers that clients of today send, after the configured ones. */
+static const char *const session_headers[] = { "x-session-id", "x-dynamo-session-id", "x-claude-code-session-id" };
+
+static uint64_t header_hash(const struct exchange *x, const char *name)
+{
+	const struct http_req *r = &x->parse->req;
+	const char *buf = (const char *)iobuf_head(&x->head);
+	const struct http_field *f = http_field_named(r->fields, r->nfields, buf, name, strlen(name));
+
+	return f && f->value_len ? prompt_id_hash(buf + f->value_off, f->value_len) : 0;
+}
+
+static uint64_t session_key(const struct exchange *x, const struct prompt_info *info)
+{
+	const struct config_strings *own = &x->pool->cfg->session_headers;
+	uint64_t h = 0;
+
+	for (unsigned i = 0; i < own->n && !h; i++)
+		h = header_hash(x, own->v[i]);
+	for (unsigned i = 0; i < sizeof(session_headers) / sizeof(*session_headers) && !h; i++)
+		h = header_hash(x, session_headers[i]);
+	if (!h)
+		h = info->session_hash;
+	if (!h)
+		h = info->cache_key_hash;
+	return h;
+}
+
+static int priority_of(const struct exchange *x)
+{
+	const struct http_req *r = &x->parse->req;
+	const char *buf = (const char *)iobuf_head(&x->head);
+	const struct http_field *f = http_field_first(r->fields, r->nfields, HTTP_F_X_KVSTEER_PRIORITY);
+	char text[8];
+	char *end;
+	long v;
+
+	if (!f || !f->value_len || f->value_len >= sizeof(text))
+		return 0;
+	memcpy(text, buf + f->value_off, f->value_len);
+	text[f->value_len] = 0;
+	v = strtol(text, &end, 10);
+	if (*end || v < QUEUE_PRIORITY_MIN || v > QUEUE_PRIORITY_MAX)
+		return 0;
+	/* anybody may step back, only trusted peers may push forward */
+	return v > 0 && !x->c->trusted ? 0 : (int)v;
+}
+
+static int build_route_request(struct exchange *x, const struct prompt_info *info)
+{
+	const struct http_req *r = &x->parse->req;
+	const char *buf = (const char *)iobuf_head(&x->head);
+	const struct http_field *hint = http_field_first(r->fields, r->nfields, HTTP_F_X_AMZN_PREFIX_AWARE_ID);
+	struct prompt_key_params params = { .model = x->names.served };
+	struct iovec v[BODY_VECTORS];
+	int n = (int)body_all_vectors(&x->body, v, BODY_VECTORS);
+
+	if (hint && hint->value_len) {
+		params.hint = buf + hint->value_off;
+		params.hint_len = hint->value_len;
+	}
+	if (x->family != PROMPT_FAMILY_NONE && !(x->family_flags & (PROMPT_FAM_LOAD_ONLY | PROMPT_FAM_OPAQUE)) && x->body.held) {
+		if (prompt_key_build(x->scan, &params, v, n, &x->key))
+			return -ENOMEM;
+		x->route.chain = (struct route_chain){
+			.hash = x->key.hash,
+			.bytes = x->key.bytes,
+			.flags = x->key.flags,
+			.nblocks = x->key.nblocks,
+			.total_bytes = x->key.total_bytes,
+		};
+		x->route.class_id = x->key.class_id;
+	}
+	x->route.first_token_visible = info->stream;
+	x->route.adapter = x->names.adapter ? x->names.served : NULL;
+	x->route.placement_key = session_key(x, info);
+	if (x->pool->cfg->policy == CONFIG_POLICY_PREFIX_AWARE && x->body.held)
+		x->route.prefix_key = prompt_prefix_hash(v, n, x->family, x->pool->cfg->prefix_length, params.hint, params.hint_len);
+	x->route.worker = x->w->id;
+	return 0;
+}
+_Static_assert(PROMPT_BLOCK_MESSAGE_START == ROUTE_BLOCK_MESSAGE_START && PROMPT_BLOCK_ASSISTANT == ROUTE_BLOCK_ASSISTANT &&
+		       PROMPT_BLOCK_TRAILER == ROUTE_BLOCK_TRAILER,
+	       "block flags are the same in both rooms");
+
+/* An alias in the body becomes the name that the engine knows. */
+static int rewrite_model(struct exchange *x, const struct prompt_info *info)
+{
+	size_t len = strlen(x->names.served);
+	char *text = malloc(2 * len + 3);
+	size_t n = 0;
+	int err;
+
+	if (!text)
+		return -ENOMEM;
+	text[n++] = '"';
+	for (size_t i = 0; i < len; i++) {
+		if (x->names.served[i] == '"' || x->names.served[i] == '\\')
+			text[n++] = '\\';
+		text[n++] = x->names.served[i];
+	}
+	text[n++] = '"';
+	err = body_replace(&x->body, &x->w->bodies, info->model_off, info->model_raw_len, text, (uint32_t)n);
+	free(text);
+	return err;
+}
+
+void exchange_decide(struct exchange *x)
+{
+	const struct prompt_info *info;
+
+	x->w->now_ns = clock_now_ns();
+	x->request_ns = x->w->now_ns;
+	if (x->w->retry_budget < WORKER_RETRY_BUDGET)
+		x->w->retry_budget += RETRY_SHARE;
+	prompt_scan_end(x->scan, !x->body_complete);
+	info = prompt_scan_info(x->scan);
+	if (info->has_model)
+		x->model = strdup(info->model);
+	x->pool = fleet_pool_for_model(x->fleet, info->has_model ? x->model : NULL, &x->names);
+	if (!x->pool) {
+		char text[PROMPT_MODEL_MAX + 64];
+
+		if (info->has_model)
+			snprintf(text, sizeof(text), "The model `%s` does not exist.", info->model);
+		else
+			snprintf(text, sizeof(text), "The request names no model and there is no default pool.");
+		exchange_fail(x, REASON_MODEL_NOT_FOUND, text);
+		return;
+	}
+	if (x->names.alias && x->pool->cfg->rewrite_model && info->has_model && rewrite_model(x, info)) {
+		exchange_fail(x, REASON_OVERLOADED, "out of memory");
+		return;
+	}
+	if (build_route_request(x, info)) {
+		exchange_fail(x, REASON_OVERLOADED, "out of memory");
+		return;
+	}
+	/* streams show their first token; other answers have twice the time until their head */
+	x->wants_stream = info->stream;
+	if (x->streaming)
+		body_drop_sent(&x->body, &x->w->bodies);
+	worker_scan_put(x->w, x->scan);
+	x->scan = NULL;
+	exchange_assign(x, false);
+}
+
+/* ---- the queue ---- */
+
+static void exchange_enqueue(struct exchange *x)
+{
+	struct fleet_pool_state *s = x->pool->state;
+	uint64_t timeout_ns = x->pool->cfg->queue_timeout_ns;
+	int err;
+
+	memset(&x->wait, 0, sizeof(x->wait));
+	x->wait.tenant = x->c ? x->c->peer_hash : 0;
+	x->wait.priority = x->c && x->parse ? priority_of(x) : 0;
+	x->wait.cost_tokens = (uint32_t)(x->key.total_bytes / 4);
+	x->wait.arrived_ns = x->request_ns;
+	x->wait.owner = x;
+	pthread_mutex_lock(&s->queue_lock);
+	err = queue_push(&s->queue, &x->wait, x->w->now_ns);
+	if (!err)
+		x->queued = true;
+	pthread_mutex_unlock(&s->queue_lock);
+	if (err) {
+		exchange_fail(x, REASON_QUEUE_FULL, "every backend is at its concurrency threshold and the queue is full");
+		return;
+	}
+	x->phase = EXCHANGE_QUEUED;
+	exchange_deadline(x, x->request_ns + timeout_ns);
+	/* a slot may have been freed between the refusal and the push: its wake-up saw an empty queue */
+	pool_wake(s);
+}
+
+static void exchange_woken(struct worker *w, struct mail *m)
+{
+	struct exchange *x = container_of(m, struct exchange, wake);
+	struct fleet_pool_state *s = x->pool->state;
+
+	pthread_mutex_lock(&s->queue_lock);
+	x->wake_posted = false;
+	pthread_mutex_unlock(&s->queue_lock);
+	if (x->zombie) { /* gave up meanwhile: the slot is somebody else's */
+		pool_wake(s);
+		exchange_free(x);
+		return;
+	}
+	w->now_ns = clock_now_ns();
+	exchange_assign(x, true);
+}
+
+void pool_wake(struct fleet_pool_state *s)
+{
+	struct exchange *x = NULL;
+	struct queue_entry *e;
+
+	/* Nobody waits: the pace of releases is of interest only where there is no
+	 * queue at all and Retry-After must still be right. */
+	if (!__atomic_load_n(&s->queue.len, __ATOMIC_RELAXED) && __atomic_load_n(&s->queue.limit, __ATOMIC_RELAXED))
+		return;
+	pthread_mutex_lock(&s->queue_lock);
+	queue_note_release(&s->queue, clock_now_ns());
+	e = queue_pop(&s->queue);
+	if (e) {
+		x = e->owner;
+		x->queued = false;
+		x->wake_posted = true;
+		x->wake.fn = exchange_woken;
+		/* posted under the lock: the owner can't leave and free itself in between */
+		worker_post(x->w, &x->wake);
+	}
+	pthread_mutex_unlock(&s->queue_lock);
+}
+
+bool exchange_leave_queue(struct exchange *x)
+{
+	struct fleet_pool_state *s = x->pool->state;
+	bool posted;
+
+	pthread_mutex_lock(&s->queue_lock);
+	if (x->queued)
+		queue_remove(&s->queue, &x->wait);
+	x->queued = false;
+	posted = x->wake_posted;
+	pthread_mutex_unlock(&s->queue_lock);
+	return posted;
+}
+
+void exchange_queue_timeout(struct exchange *x)
+{
+	x->queued_ns = x->w->now_ns - x->request_ns;
+	exchange_fail(x, REASON_QUEUE_TIMEOUT, "no backend had a free slot in time");
+}
+
+/* The woken request found no slot after all: back to the place it had. */
+static void exchange_requeue(struct exchange *x)
+{
+	struct fleet_pool_state *s = x->pool->state;
+	int err;
+
+	pthread_mutex_lock(&s->queue_lock);
+	err = queue_unpop(&s->queue, &x->wait);
+	if (!err)
+		x->queued = true;
+	pthread_mutex_unlock(&s->queue_lock);
+	if (err)
+		exchange_fail(x, REASON_QUEUE_FULL, "every backend is at its concurrency threshold and the queue is full");
+}
+
+/* ---- assignment ---- */
+
+static bool others_wait(struct fleet_pool_state *s)
+{
+	return __atomic_load_n(&s->queue.len, __ATOMIC_RELAXED) != 0;
+}
+
+/* The backend of the plan, from a newer fleet if this one does not have it yet. */
+static const struct fleet_backend *plan_backend(struct exchange *x)
+{
+	const struct fleet_backend *b = fleet_pool_backend(x->pool, x->plan.row);
+
+	if (b)
+		return b;
+	/* a reload has added it since; its publication waits for the same lock */
+	struct fleet *f = gateway_fleet_get(x->w->gw);
+
+	for (unsigned i = 0; i < f->npools; i++)
+		if (f->pools[i].state == x->pool->state) {
+			struct fleet *old = x->fleet;
+
+			x->pool = &f->pools[i];
+			x->fleet = f;
+			fleet_rename(f, x->pool, x->model, &x->names);
+			x->route.adapter = x->names.adapter ? x->names.served : NULL;
+			fleet_put(old);
+			return fleet_pool_backend(x->pool, x->plan.row);
+		}
+	fleet_put(f);
+	return NULL;
+}
+
+static void exchange_assigned(struct exchange *x)
+{
+	struct worker *w = x->w;
+	struct stats_backend *sb;
+
+	x->assigned = true;
+	x->assigned_ns = w->now_ns;
+	x->tries++;
+	x->backend = plan_backend(x);
+	if (!x->backend) {
+		exchange_fail(x, REASON_NO_BACKEND, "the chosen backend has just left the configuration");
+		return;
+	}
+	sb = stats_backend_get(w->stats, x->backend->row);
+	if (sb) {
+		stat_add(&sb->prompt_tokens, x->plan.prompt_tokens);
+		stat_add(&sb->cached_predicted, x->plan.match_tokens);
+	}
+	exchange_connect(x, false);
+}
+
+static void exchange_assign(struct exchange *x, bool woken)
+{
+	struct worker *w = x->w;
+	struct fleet_pool_state *s = x->pool->state;
+	bool may_queue = x->pool->cfg->queue_max_requests > 0;
+	uint64_t t0 = clock_now_ns();
+	int err;
+
+	if (!woken && may_queue && others_wait(s)) {
+		exchange_enqueue(x); /* nobody overtakes */
+		return;
+	}
+	err = route_assign(s->route, &x->route, t0, &x->ticket, &x->plan);
+	w->now_ns = clock_now_ns();
+	hist_observe(&w->stats->decision, &hist_bounds_decision, w->now_ns - t0);
+	switch (err) {
+	case 0:
+		if (woken || x->phase == EXCHANGE_QUEUED) {
+			struct stats_pool *sp = stats_pool_get(w->stats, s->slot);
+
+			x->queued_ns = w->now_ns - x->request_ns;
+			if (sp)
+				hist_observe(&sp->queue, &hist_bounds_queue, x->queued_ns);
+			pool_wake(s); /* there may be room for more than one */
+		}
+		exchange_assigned(x);
+		break;
+	case -EAGAIN:
+		if (woken)
+			exchange_requeue(x);
+		else if (may_queue)
+			exchange_enqueue(x);
+		else
+			exchange_fail(x, REASON_QUEUE_FULL, "every backend is at its concurrency threshold");
+		break;
+	case -EHOSTUNREACH:
+		exchange_fail(x, REASON_NO_BACKEND, "no backend of this model can take requests now");
+		break;
+	default:
+		exchange_fail(x, REASON_OVERLOADED, "the gateway is at its limit of requests");
+		break;
+	}
+}
+
+/* ---- failover ---- */
+
+bool exchange_may_retry(const struct exchange *x)
+{
+	return !x->streaming && x->parse && x->assigned && x->tries < TRIES_MAX && x->w->retry_budget >= 1 &&
+	       !(x->phase == EXCHANGE_ANSWERING && !x->flow.hold);
+}
+
+void exchange_backend_failed(struct exchange *x, enum route_result result, enum reason reason, const char *message)
+{
+	struct worker *w = x->w;
+	struct route_pool *route = x->pool->state->route;
+	struct stats_pool *sp = stats_pool_get(w->stats, x->pool->state->slot);
+	uint32_t node = x->ticket.node;
+
+	if (x->u) {
+		upstream_close(w, x->u);
+		x->u = NULL;
+	}
+	route_node_result(route, node, result, w->now_ns);
+	if (!exchange_may_retry(x) || !x->c) {
+		exchange_fail(x, reason, message);
+		return;
+	}
+	w->retry_budget -= 1;
+	if (route_retry(route, &x->ticket, w->now_ns, &x->plan)) {
+		x->assigned = false; /* the ticket has ended */
+		pool_wake(x->pool->state);
+		exchange_fail(x, reason, message);
+		return;
+	}
+	if (sp)
+		stat_add(&sp->retries[reason], 1);
+	pool_wake(x->pool->state); /* the slot on the failed node is free */
+	exchange_reset_answer(x);
+	x->fresh_retry = false;
+	exchange_assigned(x);
+}
+
+void gateway_pool_tick(struct gateway *gw, struct fleet_pool *pool, uint64_t now_ns)
+{
+	route_tick(pool->state->route, now_ns);
+	/* caps may have been raised, exclusions may have ended */
+	if (others_wait(pool->state))
+		pool_wake(pool->state);
+}

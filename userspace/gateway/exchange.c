@@ -1,0 +1,536 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+#include "gateway/exchange.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "gateway/access_log.h"
+#include "gateway/internal.h"
+#include "http/write.h"
+
+#define ERROR_BYTES_MAX 4096
+
+static void exchange_timer(struct timer *t, uint64_t now_ns);
+
+static void make_id(struct exchange *x)
+{
+	struct worker *w = x->w;
+
+	snprintf(x->id, sizeof(x->id), "%08x-%02x-%010llx", w->gw->id_seed, w->id, (unsigned long long)++w->request_seq);
+}
+
+struct exchange *exchange_new(struct client *c)
+{
+	struct worker *w = c->w;
+	const struct config_limits *limits = &w->fleet->cfg->limits;
+	struct exchange *x = calloc(1, sizeof(*x));
+	struct http_limits hl = HTTP_LIMITS_DEFAULT;
+
+	if (!x)
+		return NULL;
+	hl.head_bytes = (uint32_t)limits->head_bytes;
+	hl.headers = (uint16_t)limits->headers;
+	hl.body_bytes = limits->body_bytes;
+	if (hl.line_bytes > hl.head_bytes)
+		hl.line_bytes = hl.head_bytes;
+	x->parse = malloc(sizeof(*x->parse) + hl.headers * sizeof(struct http_field));
+	if (!x->parse) {
+		free(x);
+		return NULL;
+	}
+	http_req_init(&x->parse->req, &hl, x->parse->fields, hl.headers);
+	x->w = w;
+	x->c = c;
+	x->timer.fn = exchange_timer;
+	x->begin_ns = w->now_ns;
+	x->ticket.node = ROUTE_NO_NODE;
+	flow_init(&x->flow, NULL, &c->conn, HTTP_BODY_NONE, 0, FLOW_AS_FRAMED,
+		  (uint32_t)limits->client_buffer_bytes);
+	memcpy(x->peer, c->peer, sizeof(x->peer));
+	make_id(x);
+	return x;
+}
+
+void exchange_deadline(struct exchange *x, uint64_t at_ns)
+{
+	x->deadline_ns = at_ns;
+	if (at_ns && (!timer_armed(&x->timer) || x->timer.at_ns > at_ns))
+		timer_arm(&x->w->timers, &x->timer, at_ns);
+}
+
+static void exchange_timer(struct timer *t, uint64_t now_ns)
+{
+	struct exchange *x = container_of(t, struct exchange, timer);
+
+	if (!x->deadline_ns)
+		return;
+	if (now_ns < x->deadline_ns) {
+		timer_arm(&x->w->timers, t, x->deadline_ns);
+		return;
+	}
+	switch (x->phase) {
+	case EXCHANGE_QUEUED:
+		exchange_queue_timeout(x);
+		break;
+	case EXCHANGE_CONNECTING:
+		exchange_backend_failed(x, ROUTE_RESULT_CONNECT_FAILED, REASON_CONNECT_FAILED,
+					"the backend did not accept a connection in time");
+		break;
+	case EXCHANGE_WAITING:
+		route_node_result(x->pool->state->route, x->ticket.node, ROUTE_RESULT_TIMEOUT, now_ns);
+		exchange_fail(x, REASON_FIRST_TOKEN_TIMEOUT, "the backend did not begin its answer in time");
+		break;
+	case EXCHANGE_ANSWERING:
+		if (x->flow.hold) {
+			exchange_release_hold(x);
+		} else if (!x->first_token && x->sse) {
+			route_node_result(x->pool->state->route, x->ticket.node, ROUTE_RESULT_TIMEOUT, now_ns);
+			exchange_cut(x, REASON_FIRST_TOKEN_TIMEOUT);
+		} else {
+			/* a client that takes nothing holds its backend up: its own fault, not the backend's */
+			exchange_cut(x, x->flow.out.len ? REASON_CLIENT_GONE : REASON_STREAM_IDLE);
+		}
+		break;
+	case EXCHANGE_DRAINING:
+		exchange_cut(x, REASON_CLIENT_GONE);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Sets what the log and the answers need of the head. */
+static void keep_for_log(struct exchange *x)
+{
+	const struct http_req *r = &x->parse->req;
+	const char *buf = (const char *)iobuf_head(&x->head);
+	const struct http_field *id = http_field_first(r->fields, r->nfields, HTTP_F_X_REQUEST_ID);
+
+	x->method = (enum http_method)r->method;
+	x->http10 = r->version_minor == 0;
+	x->head_only = r->method == HTTP_M_HEAD;
+	x->log_path_len = r->path.len > 256 ? 256 : r->path.len;
+	x->log_path = malloc(x->log_path_len + 1);
+	if (x->log_path) {
+		memcpy(x->log_path, http_at(buf, r->path), x->log_path_len);
+		x->log_path[x->log_path_len] = 0;
+	}
+	if (id && http_request_id_ok(buf + id->value_off, id->value_len)) {
+		memcpy(x->id, buf + id->value_off, id->value_len);
+		x->id[id->value_len] = 0;
+	}
+}
+
+void exchange_fault(struct exchange *x, const struct http_fault *fault)
+{
+	if (!x->log_path && x->head.mem)
+		keep_for_log(x);
+	exchange_fail(x, reason_from_name(fault->code), fault->message);
+}
+
+void exchange_head_done(struct exchange *x)
+{
+	struct client *c = x->c;
+	const struct http_req *r = &x->parse->req;
+	const char *path = http_at((const char *)iobuf_head(&x->head), r->path);
+
+	x->fleet = worker_fleet(x->w);
+	fleet_ref(x->fleet);
+	keep_for_log(x);
+	if (!r->keep_alive)
+		c->close_after = true;
+	if (r->asterisk) {
+		exchange_reply(x, 200, NULL, "", 0);
+		return;
+	}
+	if (exchange_local(x, path, r->path.len))
+		return;
+	x->family = prompt_family_of(path, r->path.len, &x->family_flags);
+	if (x->family == PROMPT_FAMILY_NONE && !config_path_allowed(x->fleet->cfg, path, r->path.len)) {
+		exchange_fail(x, REASON_PATH_NOT_ALLOWED, "this path is not forwarded; see allow_paths in the configuration");
+		return;
+	}
+	if (x->family != PROMPT_FAMILY_NONE && r->method != HTTP_M_POST &&
+	    !((x->family_flags & PROMPT_FAM_GET) && (r->method == HTTP_M_GET || r->method == HTTP_M_HEAD))) {
+		exchange_fail(x, REASON_METHOD_NOT_ALLOWED, "this path takes POST");
+		return;
+	}
+	x->scan = worker_scan_get(x->w);
+	if (!x->scan) {
+		exchange_fail(x, REASON_OVERLOADED, "out of memory");
+		return;
+	}
+	prompt_scan_begin(x->scan, x->family, NULL);
+	if (r->expect_continue && !x->body_complete && !c->in.len) {
+		struct iovec v = { (void *)HTTP_CONTINUE, sizeof(HTTP_CONTINUE) - 1 };
+
+		/* 25 bytes into an empty socket buffer: taken whole, or the client is gone */
+		if (conn_send(&c->conn, &v, 1) != (ssize_t)v.iov_len) {
+			c->x = NULL;
+			exchange_client_gone(x);
+			client_close(c, true);
+			return;
+		}
+	}
+	if (x->body_complete)
+		exchange_body_progress(x);
+}
+
+void exchange_body_filled(struct exchange *x, const uint8_t *p, uint32_t n)
+{
+	x->body_bytes += n;
+	stat_add(&x->w->stats->bytes_in, n);
+	/* A body beyond limits.scan is decided by its start: the rest is not looked at. */
+	if (x->scan && !x->streaming)
+		prompt_scan_feed(x->scan, p, n);
+}
+
+#define UNSENT_MAX (256u << 10)
+
+void exchange_body_progress(struct exchange *x)
+{
+	struct client *c = x->c;
+
+	if (x->phase == EXCHANGE_DRAINING || x->phase == EXCHANGE_DONE)
+		return;
+	if (x->phase == EXCHANGE_REQUEST) {
+		bool opaque = x->family == PROMPT_FAMILY_NONE || (x->family_flags & PROMPT_FAM_OPAQUE);
+
+		/* What needs no look is forwarded as it comes, once there is something. */
+		if (!x->body_complete && x->body.held < (opaque ? 1 : x->fleet->cfg->limits.scan_bytes))
+			return;
+		x->streaming = !x->body_complete;
+		exchange_decide(x);
+		return;
+	}
+	if (x->u && x->u->state == UPSTREAM_BUSY)
+		exchange_send(x);
+	else if (x->body.unsent >= UNSENT_MAX && c && c->state == CLIENT_BODY)
+		client_want(c, false, c->writing);
+}
+
+/* The answer is written into flow.out, the exchange then only waits until it is gone. */
+void exchange_drain(struct exchange *x)
+{
+	struct client *c = x->c;
+	enum flow_result r;
+
+	x->phase = EXCHANGE_DRAINING;
+	x->flow.hold = false;
+	if (!c) {
+		exchange_finish(x);
+		return;
+	}
+	r = flow_flush(&x->flow);
+	if (r == FLOW_CLIENT_GONE) {
+		c->x = NULL;
+		exchange_client_gone(x);
+		client_close(c, true);
+	} else if (r == FLOW_BLOCKED) {
+		client_want(c, false, true);
+		exchange_deadline(x, x->w->now_ns + x->w->fleet->cfg->timeouts.stream_idle_ns);
+	} else {
+		exchange_finish(x);
+	}
+}
+
+void exchange_flow_over(struct exchange *x)
+{
+	if (x->flowing)
+		stat_set(&x->w->stats->flows_relay, x->w->stats->flows_relay - 1);
+	x->flowing = false;
+}
+
+/* Lets go of backend, slot and queue: nothing of this request is under way any more. */
+static void release_all(struct exchange *x, enum route_outcome outcome)
+{
+	if (x->u) {
+		upstream_close(x->w, x->u);
+		x->u = NULL;
+	}
+	exchange_release_slot(x, outcome);
+	if (x->phase == EXCHANGE_QUEUED)
+		x->zombie = exchange_leave_queue(x);
+	exchange_deadline(x, 0);
+}
+
+static enum route_outcome outcome_of(enum reason reason)
+{
+	switch (reason) {
+	case REASON_CLIENT_GONE:
+	case REASON_REQUEST_TIMEOUT:
+		return ROUTE_END_CLIENT_GONE;
+	case REASON_BACKEND_BUSY:
+	case REASON_BAD_REQUEST:
+	case REASON_BODY_TOO_LARGE:
+		return ROUTE_END_REFUSED;
+	default:
+		return ROUTE_END_BACKEND_FAILED;
+	}
+}
+
+static void format_date(char out[HTTP_DATE_MAX])
+{
+	http_format_date(out, (int64_t)(clock_wall_ns() / NSEC_PER_SEC));
+}
+
+/* True if bytes of an answer may have reached the client. */
+static bool answer_begun(const struct exchange *x)
+{
+	return x->phase == EXCHANGE_DRAINING || (x->phase == EXCHANGE_ANSWERING && !x->flow.hold);
+}
+
+void exchange_fail(struct exchange *x, enum reason reason, const char *message)
+{
+	struct client *c = x->c;
+	char date[HTTP_DATE_MAX];
+	struct http_error_out e = { 0 };
+	ssize_t n;
+
+	if (answer_begun(x)) {
+		exchange_cut(x, reason);
+		return;
+	}
+	x->reason = reason;
+	x->head_ns = 0; /* no backend's answer */
+	release_all(x, outcome_of(reason));
+	if (!c) {
+		exchange_finish(x);
+		return;
+	}
+	/* What the client still sends of this request can't be told from another one. */
+	if (!x->body_complete)
+		c->close_after = true;
+	c->state = CLIENT_ANSWER;
+	client_deadline(c, 0);
+	format_date(date);
+	x->status = reason_status(reason);
+	e.status = (uint16_t)x->status;
+	e.code = reason_name(reason);
+	e.message = message;
+	e.flavour = (x->family_flags & PROMPT_FAM_ANTHROPIC) ? HTTP_FLAVOUR_ANTHROPIC : HTTP_FLAVOUR_OPENAI;
+	e.request_id = x->id;
+	e.close = c->close_after || x->w->draining;
+	e.http10 = x->http10;
+	e.head_only = x->head_only;
+	e.date = date;
+	if (reason == REASON_MODEL_NOT_FOUND)
+		e.param = "model";
+	if (reason == REASON_QUEUE_FULL || reason == REASON_QUEUE_TIMEOUT) {
+		pthread_mutex_lock(&x->pool->state->queue_lock);
+		e.retry_after_s = queue_retry_after_s(&x->pool->state->queue, x->w->now_ns);
+		pthread_mutex_unlock(&x->pool->state->queue_lock);
+	} else if (reason == REASON_OVERLOADED || reason == REASON_DRAINING || reason == REASON_NO_BACKEND) {
+		e.retry_after_s = 1;
+	}
+	iobuf_free(&x->flow.out);
+	x->flow.hold = false;
+	if (iobuf_reserve(&x->flow.out, ERROR_BYTES_MAX, ERROR_BYTES_MAX)) {
+		exchange_cut(x, reason);
+		return;
+	}
+	n = http_write_error((char *)iobuf_tail(&x->flow.out), iobuf_room(&x->flow.out), &e);
+	if (n < 0) {
+		exchange_cut(x, reason);
+		return;
+	}
+	iobuf_produced(&x->flow.out, (uint32_t)n);
+	exchange_drain(x);
+}
+
+void exchange_reply(struct exchange *x, int status, const char *content_type, const char *body, size_t len)
+{
+	struct client *c = x->c;
+	char head[512], date[HTTP_DATE_MAX];
+	bool close;
+	int n;
+
+	if (!x->body_complete) /* a body nobody wants: cheaper to part than to read it */
+		c->close_after = true;
+	close = c->close_after || x->w->draining;
+	c->state = CLIENT_ANSWER;
+	client_deadline(c, 0);
+	format_date(date);
+	x->status = status;
+	n = snprintf(head, sizeof(head),
+		     "HTTP/1.1 %d %s\r\ndate: %s\r\n%s%s%scontent-length: %zu\r\nx-request-id: %s\r\n%s%s\r\n", status,
+		     http_reason((uint16_t)status), date, content_type ? "content-type: " : "", content_type ? content_type : "",
+		     content_type ? "\r\n" : "", len, x->id, close ? "connection: close\r\n" : "",
+		     !close && x->http10 ? "connection: keep-alive\r\n" : "");
+	if (iobuf_append(&x->flow.out, head, (uint32_t)n, UINT32_MAX) ||
+	    (!x->head_only && len && iobuf_append(&x->flow.out, body, (uint32_t)len, UINT32_MAX))) {
+		exchange_cut(x, REASON_OVERLOADED);
+		return;
+	}
+	exchange_drain(x);
+}
+
+void exchange_cut(struct exchange *x, enum reason reason)
+{
+	struct client *c = x->c;
+	/* Where only the close ends the body, FIN would look like its end (RFC 9112 6.3). */
+	bool reset = !c || x->flow.form == FLOW_PAYLOAD || x->flow.framing.state == HTTP_FS_UNTIL_CLOSE ||
+		     x->flow.out.len || x->phase == EXCHANGE_DRAINING;
+
+	x->reason = reason;
+	release_all(x, outcome_of(reason));
+	if (c) {
+		c->x = NULL;
+		client_close(c, reset);
+	}
+	x->c = NULL;
+	exchange_finish(x);
+}
+
+void exchange_client_gone(struct exchange *x)
+{
+	bool read_on = x->pool && x->pool->cfg->on_abort == CONFIG_ON_ABORT_DRAIN && x->sent &&
+		       (x->phase == EXCHANGE_WAITING || x->phase == EXCHANGE_ANSWERING);
+
+	x->c = NULL;
+	if (x->phase == EXCHANGE_REQUEST && !http_req_started(&x->parse->req)) {
+		x->reason = REASON_NONE; /* an idle connection ended: no request was lost, nothing to log */
+		x->phase = EXCHANGE_DONE;
+	} else if (!x->reason) {
+		x->reason = REASON_CLIENT_GONE;
+	}
+	if (read_on) {
+		x->flow.form = FLOW_DISCARD;
+		x->flow.hold = false;
+		iobuf_free(&x->flow.out);
+		if (x->u && x->u->state == UPSTREAM_BUSY)
+			io_want(x->w, &x->u->io, EPOLLIN | EPOLLRDHUP);
+		return;
+	}
+	release_all(x, ROUTE_END_CLIENT_GONE);
+	exchange_finish(x);
+}
+
+void exchange_client_writable(struct exchange *x)
+{
+	struct client *c = x->c;
+	enum flow_result r;
+
+	if (x->phase == EXCHANGE_DRAINING) {
+		exchange_drain(x);
+		return;
+	}
+	r = flow_flush(&x->flow);
+	if (r == FLOW_CLIENT_GONE) {
+		c->x = NULL;
+		exchange_client_gone(x);
+		client_close(c, true);
+		return;
+	}
+	if (r == FLOW_BLOCKED && x->flow.out.len >= x->flow.out_limit)
+		return;
+	if (r == FLOW_MORE)
+		client_want(c, c->reading, false);
+	if (x->u && x->u->state == UPSTREAM_BUSY)
+		io_want(x->w, &x->u->io, x->u->io.events | EPOLLIN | EPOLLRDHUP);
+}
+
+void exchange_commit_answer(struct exchange *x)
+{
+	body_free(&x->body, &x->w->bodies);
+	iobuf_free(&x->head);
+	iobuf_free(&x->out_head);
+	free(x->parse);
+	x->parse = NULL;
+	worker_scan_put(x->w, x->scan);
+	x->scan = NULL;
+}
+
+void exchange_release_slot(struct exchange *x, enum route_outcome outcome)
+{
+	if (!x->assigned)
+		return;
+	x->assigned = false;
+	route_end(x->pool->state->route, &x->ticket, x->w->now_ns, outcome, 0);
+	pool_wake(x->pool->state);
+}
+
+static double ms(uint64_t ns)
+{
+	return (double)ns * 1e-6;
+}
+
+static void exchange_account(struct exchange *x)
+{
+	struct worker *w = x->w;
+	struct stats_pool *sp = stats_pool_get(w->stats, x->pool ? x->pool->state->slot : 0);
+	struct stats_backend *sb = x->backend && x->head_ns ? stats_backend_get(w->stats, x->backend->row) : NULL;
+	uint64_t *codes = sb ? sb->requests : sp ? sp->local : NULL;
+	struct access_entry e;
+
+	if (codes && x->status >= STATS_CODE_MIN && x->status < STATS_CODE_MIN + STATS_CODES)
+		stat_add(&codes[x->status - STATS_CODE_MIN], 1);
+	if (sp && x->reason)
+		stat_add(&sp->errors[x->reason], 1);
+	stat_add(&w->stats->bytes_out, x->flow.sent_bytes);
+	if (!w->gw->access_log)
+		return;
+	e = (struct access_entry){
+		.id = x->id,
+		.client = x->peer,
+		.method = x->log_path ? http_method_text(x->method) : NULL,
+		.path = x->log_path,
+		.path_len = x->log_path_len,
+		.pool = x->pool ? x->pool->cfg->name : NULL,
+		.model = x->model,
+		.backend = x->backend ? x->backend->cfg->name : NULL,
+		.policy = x->pool ? config_policy_name(x->pool->cfg->policy) : NULL,
+		.status = x->status,
+		.reason = x->reason,
+		.tokens = x->plan.prompt_tokens,
+		.match_tokens = x->plan.match_tokens,
+		.ttft_predicted_ms = x->backend ? x->plan.ttft_ms : -1,
+		.ttft_ms = x->first_ns ? ms(x->first_ns - x->request_ns) : -1,
+		.queued_ms = ms(x->queued_ns),
+		.duration_ms = ms(w->now_ns - x->begin_ns),
+		.bytes_in = x->body_bytes,
+		.bytes_out = x->flow.sent_bytes,
+		.retries = x->tries > 1 ? x->tries - 1 : 0,
+	};
+	if (!access_log_write(w->gw->access_log, &e))
+		stat_add(&w->stats->log_dropped, 1);
+}
+
+void exchange_free(struct exchange *x)
+{
+	if (x->fleet)
+		fleet_put(x->fleet);
+	worker_bury(x->w, x);
+}
+
+void exchange_finish(struct exchange *x)
+{
+	struct client *c = x->c;
+
+	if (x->phase != EXCHANGE_DONE) {
+		x->w->now_ns = clock_now_ns();
+		exchange_account(x);
+	}
+	x->phase = EXCHANGE_DONE;
+	x->c = NULL;
+	timer_cancel(&x->w->timers, &x->timer);
+	exchange_flow_over(x);
+	exchange_commit_answer(x);
+	prompt_key_free(&x->key);
+	flow_free(&x->flow);
+	free(x->answer);
+	free(x->sse);
+	free(x->log_path);
+	free(x->model);
+	x->answer = NULL;
+	x->sse = NULL;
+	x->log_path = x->model = NULL;
+	if (!x->zombie)
+		exchange_free(x);
+	if (c)
+		client_answered(c);
+}

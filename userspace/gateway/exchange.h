@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* One request and its answer. Lives on one worker; ends exactly once in
+ * exchange_finish(), whatever happens, which is where the slot is released, the
+ * log line written and the counters raised. */
+#ifndef KVSTEER_GATEWAY_EXCHANGE_H
+#define KVSTEER_GATEWAY_EXCHANGE_H
+#include "base/iobuf.h"
+#include "base/reason.h"
+#include "datapath/datapath.h"
+#include "gateway/body.h"
+#include "gateway/client.h"
+#include "gateway/upstream.h"
+#include "gateway/worker.h"
+#include "http/body.h"
+#include "http/http1.h"
+#include "http/sse.h"
+#include "prompt/prompt.h"
+#include "route/pool.h"
+#include "route/queue.h"
+
+enum exchange_phase {
+	EXCHANGE_REQUEST,    /* the request is being read, nothing decided */
+	EXCHANGE_QUEUED,     /* waits for a slot */
+	EXCHANGE_CONNECTING, /* to the backend */
+	EXCHANGE_WAITING,    /* request on its way or sent, no answer's head yet */
+	EXCHANGE_ANSWERING,  /* the answer's head is here */
+	EXCHANGE_DRAINING,   /* nothing more to come: the client has to take what waits in flow.out */
+	EXCHANGE_DONE,
+};
+
+/* A head's parser and its field slots: needed for a part of a request's life only. */
+struct request_parse {
+	struct http_req req;
+	struct http_field fields[];
+};
+struct response_parse {
+	struct http_resp resp;
+	struct http_field fields[];
+};
+
+struct exchange {
+	struct dead dead; /* first: see worker_bury() */
+	struct worker *w;
+	struct client *c;   /* NULL once the client has gone and on_abort: drain reads on */
+	struct upstream *u;
+	enum exchange_phase phase;
+	struct timer timer;
+	uint64_t deadline_ns;
+
+	/* the request */
+	struct fleet *fleet;
+	struct iobuf head;             /* bytes of its head */
+	struct request_parse *parse;   /* until the answer has begun */
+	enum http_method method;
+	enum prompt_family family;
+	unsigned family_flags;
+	bool http10, head_only;
+	struct http_body decode;       /* its framing */
+	struct body body;
+	bool wants_stream;
+	bool body_complete, streaming; /* streaming: decided before the body's end, no retry */
+	struct prompt_scan *scan;
+	uint64_t body_bytes;
+	char peer[INET6_ADDRSTRLEN];
+	char *log_path, *model;        /* for log and headers; owned */
+	uint32_t log_path_len;
+	char id[129];
+
+	/* the decision */
+	struct fleet_pool *pool;
+	struct fleet_model names;
+	struct prompt_key key;
+	struct route_request route;
+	struct route_ticket ticket;
+	struct route_plan plan;
+	bool assigned;                 /* ticket is live: route_end() is due */
+	const struct fleet_backend *backend;
+	struct queue_entry wait;
+	struct mail wake;
+	bool queued, wake_posted, zombie; /* guarded by the pool's queue_lock */
+	unsigned tries;                /* backends tried */
+	bool fresh_retry;              /* a reused connection died: once more on a fresh one */
+
+	/* sending */
+	struct iobuf out_head;         /* request head for the backend, then chunk headers */
+	bool chunk_out;                /* the body goes out in our own chunks */
+	bool chunk_open, chunk_last;
+	uint64_t chunk_left;
+	bool sent;                     /* the whole request has been handed to the socket */
+
+	/* the answer */
+	struct response_parse *answer;
+	unsigned interims;
+	struct flow flow;
+	bool flowing;                  /* flow is set up */
+	bool hold_error;               /* a 503: its body is read before it is passed on */
+	bool want_retry;               /* the stream's first event was an error */
+	bool failed_stream;            /* an error event */
+	bool busy_stream;              /* which said that the engine is busy */
+	bool upstream_keep;            /* the connection may be used again after this answer */
+	struct sse_watch *sse;         /* until the first token */
+	struct sse_activity activity;
+	unsigned pings;                /* comments in a row */
+	bool first_token;
+	int status;
+	enum reason reason;
+
+	/* accounting */
+	uint64_t begin_ns, request_ns, queued_ns, assigned_ns, sent_ns, head_ns, first_ns;
+};
+
+/* ---- exchange.c: life ---- */
+/* A new exchange of `c` at the first byte of a request; NULL without memory. */
+struct exchange *exchange_new(struct client *c);
+/* The head is complete: checks path and method, answers or reads on. */
+void exchange_head_done(struct exchange *x);
+/* The request can't be read on: answers `fault` and closes. */
+void exchange_fault(struct exchange *x, const struct http_fault *fault);
+/* `n` payload bytes were appended to x->body. */
+void exchange_body_filled(struct exchange *x, const uint8_t *p, uint32_t n);
+/* The body has grown or ended: decides, sends on. */
+void exchange_body_progress(struct exchange *x);
+/* An answer of the gateway's own, where nothing has gone out yet; else the answer is cut. */
+void exchange_fail(struct exchange *x, enum reason reason, const char *message);
+/* Ends a begun answer visibly: reset, or close without the end of its framing. */
+void exchange_cut(struct exchange *x, enum reason reason);
+/* The answer is complete and its backend released: waits until flow.out is gone, then finishes. */
+void exchange_drain(struct exchange *x);
+/* A local answer with this body. */
+void exchange_reply(struct exchange *x, int status, const char *content_type, const char *body, size_t len);
+/* The client's connection is gone. */
+void exchange_client_gone(struct exchange *x);
+/* The client's socket takes bytes again. */
+void exchange_client_writable(struct exchange *x);
+/* All is said: log, counters, release, free; then the client's next request. */
+void exchange_finish(struct exchange *x);
+/* The memory of a finished exchange whose wake-up was still on its way. */
+void exchange_free(struct exchange *x);
+void exchange_deadline(struct exchange *x, uint64_t at_ns);
+/* Gives back what only a retry would need. */
+void exchange_commit_answer(struct exchange *x);
+/* No body is on its way any more (a gauge). */
+void exchange_flow_over(struct exchange *x);
+/* Forgets the answer of a backend that failed: the next one starts afresh. */
+void exchange_reset_answer(struct exchange *x);
+/* Releases the routing slot with this outcome, if one is held. */
+void exchange_release_slot(struct exchange *x, enum route_outcome outcome);
+
+/* ---- decide.c: routing ---- */
+void exchange_decide(struct exchange *x);
+/* The backend failed before anything of its answer was passed on: tries the next
+ * one, or answers with `reason`. `result` is what it says about the node. */
+void exchange_backend_failed(struct exchange *x, enum route_result result, enum reason reason, const char *message);
+bool exchange_may_retry(const struct exchange *x);
+/* Leaves the queue; true: the memory must stay until the wake-up that is on its way has come. */
+bool exchange_leave_queue(struct exchange *x);
+void exchange_queue_timeout(struct exchange *x);
+/* Wakes the next waiting request of the pool, if any. */
+void pool_wake(struct fleet_pool_state *s);
+
+/* ---- send.c ---- */
+/* Opens or takes a connection to x->backend and sends. */
+void exchange_connect(struct exchange *x, bool fresh);
+void exchange_upstream_connected(struct exchange *x, int err);
+/* Sends as much as the socket takes. */
+void exchange_send(struct exchange *x);
+
+/* ---- answer.c ---- */
+void exchange_upstream_readable(struct exchange *x);
+void exchange_upstream_lost(struct exchange *x);
+/* head_hold is over: the head goes out. */
+void exchange_release_hold(struct exchange *x);
+
+/* ---- local.c ---- */
+/* /v1/models and the like; true if it was answered. */
+bool exchange_local(struct exchange *x, const char *path, uint32_t len);
+#endif

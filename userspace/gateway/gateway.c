@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+#include "gateway/gateway.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "gateway/access_log.h"
+#include "gateway/client.h"
+#include "gateway/internal.h"
+#include "gateway/listener.h"
+#include "signals/scraper.h"
+
+/* ---- load counters of the backends ---- */
+
+/* A scrape target's cookie is {slot of the pool, node}: no pointer that could dangle. */
+static uint64_t target_cookie(uint32_t slot, uint32_t node)
+{
+	return (uint64_t)slot << 32 | node;
+}
+
+static void on_sample(void *ctx, uint64_t cookie, const struct signal_sample *s, uint64_t now_ns)
+{
+	struct gateway *gw = ctx;
+	struct fleet_pool_state *state = fleet_state_get(&gw->registry, (uint32_t)(cookie >> 32));
+	const char *adapters[SIGNAL_ADAPTERS_MAX];
+	struct route_snapshot_in in = {
+		.waiting = s->has_load ? s->waiting : BACKEND_UNKNOWN,
+		.running = s->has_load ? s->running : BACKEND_UNKNOWN,
+		.kv_used = s->kv_used,
+		.kv_capacity_tokens = s->kv_capacity_tokens,
+		.max_adapters = s->max_lora,
+		.adapters = adapters,
+		.restarted = s->restarted,
+	};
+
+	if (!state)
+		return;
+	for (uint32_t i = 0; i < s->n_adapters; i++)
+		if (s->adapters[i].running)
+			adapters[in.n_adapters++] = s->adapters[i].name;
+	route_snapshot(state->route, (uint32_t)cookie, &in, now_ns);
+	fleet_state_put(state);
+}
+
+/* Unknown is not bad: the backend keeps its traffic by our own counts; its
+ * figures only grow stale. Counted by the scraper. */
+static void on_error(void *ctx, uint64_t cookie, enum scrape_error err, uint64_t now_ns)
+{
+}
+
+static enum engine_kind engine_of(enum config_engine e)
+{
+	int kind = engine_kind_from_name(config_engine_name(e));
+
+	return kind < 0 ? ENGINE_AUTO : (enum engine_kind)kind;
+}
+
+static int scrape_fleet(struct gateway *gw, const struct fleet *f)
+{
+	unsigned n = 0, total = 0;
+	struct scraper_target *t;
+	char (*urls)[600];
+	int err;
+
+	for (unsigned i = 0; i < f->npools; i++)
+		total += f->pools[i].nbackends;
+	t = calloc(total, sizeof(*t));
+	urls = calloc(total, sizeof(*urls));
+	if (!t || !urls) {
+		free(t);
+		free(urls);
+		return -ENOMEM;
+	}
+	for (unsigned i = 0; i < f->npools; i++)
+		for (unsigned k = 0; k < f->pools[i].nbackends; k++, n++) {
+			const struct config_backend *b = f->pools[i].backends[k].cfg;
+			const struct config_scrape *sc = &f->pools[i].cfg->scrape;
+
+			snprintf(urls[n], sizeof(urls[n]), strchr(b->host, ':') ? "http://[%s]:%u%s%s" : "http://%s:%u%s%s",
+				 b->host, b->port, b->path_prefix, sc->path);
+			t[n] = (struct scraper_target){
+				.url = urls[n],
+				.interval_ns = sc->interval_ns,
+				.engine = engine_of(sc->engine),
+				.cookie = target_cookie(f->pools[i].state->slot, f->pools[i].backends[k].node),
+			};
+		}
+	err = scraper_set_targets(gw->scraper, t, n);
+	free(t);
+	free(urls);
+	return err;
+}
+
+/* ---- listeners ---- */
+
+static int address_text(const struct sockaddr_storage *sa, char *buf, size_t cap)
+{
+	char ip[INET6_ADDRSTRLEN];
+	const struct sockaddr_in6 *v6 = (const void *)sa;
+	const struct sockaddr_in *v4 = (const void *)sa;
+
+	if (sa->ss_family == AF_INET6) {
+		inet_ntop(AF_INET6, &v6->sin6_addr, ip, sizeof(ip));
+		return snprintf(buf, cap, "[%s]:%u", ip, ntohs(v6->sin6_port));
+	}
+	inet_ntop(AF_INET, &v4->sin_addr, ip, sizeof(ip));
+	return snprintf(buf, cap, "%s:%u", ip, ntohs(v4->sin_port));
+}
+
+/* What a worker changes at a reload; made by the control thread, freed by the worker. */
+struct listener_change {
+	struct mail mail;
+	struct config *cfg;
+	unsigned n; /* new sockets */
+	struct {
+		int fd;
+		unsigned listener;
+	} fresh[CONFIG_MAX_LISTENERS];
+};
+
+static void listeners_changed(struct worker *w, struct mail *m)
+{
+	struct listener_change *ch = container_of(m, struct listener_change, mail);
+	struct listener *l, *next;
+
+	worker_fleet(w);
+	for (unsigned i = 0; i < ch->n; i++) {
+		const struct config_address *a = &ch->cfg->listeners[ch->fresh[i].listener].address;
+
+		if (w->draining)
+			close(ch->fresh[i].fd);
+		else if (listener_add(w, ch->fresh[i].fd, (const struct sockaddr *)&a->sa, a->sa_len))
+			log_error("listen_failed", "address=%s", a->text);
+	}
+	for (l = w->listeners; l; l = next) {
+		bool keep = false;
+
+		next = l->next;
+		for (unsigned i = 0; i < ch->cfg->n_listeners; i++)
+			keep |= l->addr_len == ch->cfg->listeners[i].address.sa_len &&
+				!memcmp(&l->addr, &ch->cfg->listeners[i].address.sa, l->addr_len);
+		if (!keep)
+			listener_close(w, l);
+	}
+	config_unref(ch->cfg);
+	free(ch);
+}
+
+/* Binds what `cfg` has and `old` (NULL: nothing) had not, once per worker. */
+static int bind_new(struct gateway *gw, struct config *cfg, const struct config *old, struct listener_change **changes,
+		    char *err, size_t err_len)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; i < gw->n_workers; i++) {
+		changes[i] = calloc(1, sizeof(*changes[i]));
+		if (!changes[i])
+			rc = -ENOMEM;
+		else
+			changes[i]->mail.fn = listeners_changed;
+	}
+	for (unsigned k = 0; !rc && k < cfg->n_listeners; k++) {
+		const struct config_address *a = &cfg->listeners[k].address;
+		bool had = false;
+
+		for (unsigned j = 0; old && j < old->n_listeners; j++)
+			had |= old->listeners[j].address.sa_len == a->sa_len &&
+			       !memcmp(&old->listeners[j].address.sa, &a->sa, a->sa_len);
+		for (unsigned i = 0; !had && !rc && i < gw->n_workers; i++) {
+			int fd = listener_bind((const struct sockaddr *)&a->sa, a->sa_len);
+
+			if (fd < 0) {
+				char text[64];
+
+				rc = fd;
+				address_text(&a->sa, text, sizeof(text));
+				snprintf(err, err_len, "can't listen on %s: %s", text, strerror(-rc));
+				break;
+			}
+			changes[i]->fresh[changes[i]->n].fd = fd;
+			changes[i]->fresh[changes[i]->n++].listener = k;
+		}
+	}
+	if (rc)
+		for (unsigned i = 0; i < gw->n_workers; i++) {
+			for (unsigned k = 0; changes[i] && k < changes[i]->n; k++)
+				close(changes[i]->fresh[k].fd);
+			free(changes[i]);
+		}
+	return rc;
+}
+
+/* ---- life ---- */
+
+static unsigned worker_count(const struct config *cfg)
+{
+	long n = cfg->workers ? (long)cfg->workers : sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (n < 1)
+		n = 1;
+	return n > GATEWAY_WORKERS_MAX ? GATEWAY_WORKERS_MAX : (unsigned)n;
+}
+
+int gateway_create(struct gateway **out, struct config *cfg, char *err, size_t err_len)
+{
+	static const struct scraper_ops ops = { on_sample, on_error };
+	struct gateway *gw = calloc(1, sizeof(*gw));
+	struct listener_change *changes[GATEWAY_WORKERS_MAX];
+	struct config_error ce;
+	int rc = -ENOMEM;
+
+	*out = NULL;
+	snprintf(err, err_len, "out of memory");
+	if (!gw)
+		return rc;
+	pthread_mutex_init(&gw->fleet_lock, NULL);
+	pthread_mutex_init(&gw->registry.lock, NULL);
+	gw->start_ns = clock_now_ns();
+	if (getrandom(&gw->id_seed, sizeof(gw->id_seed), 0) != sizeof(gw->id_seed))
+		gw->id_seed = (uint32_t)clock_wall_ns();
+	gw->n_workers = worker_count(cfg);
+	gw->max_connections = cfg->limits.connections;
+	rc = config_resolve(cfg, &ce);
+	if (rc) {
+		config_error_text(&ce, err, err_len);
+		goto fail;
+	}
+	/* a request holds a slot while it is routed: never more than there are client connections */
+	rc = ledger_create(&gw->ledger, (uint32_t)gw->max_connections + gw->n_workers, gw->n_workers);
+	if (rc) {
+		snprintf(err, err_len, "request ledger: %s", strerror(-rc));
+		goto fail;
+	}
+	rc = fleet_build(gw, cfg, NULL, &gw->fleet, err, err_len);
+	if (rc)
+		goto fail;
+	gw->fleet_version = gw->fleet->version;
+	if (cfg->log.access != CONFIG_ACCESS_OFF) {
+		rc = access_log_open(&gw->access_log, cfg->log.access == CONFIG_ACCESS_FILE ? cfg->log.access_path : NULL,
+				     cfg->log.format == CONFIG_LOG_JSON);
+		if (rc) {
+			snprintf(err, err_len, "access log %s: %s", cfg->log.access_path, strerror(-rc));
+			goto fail;
+		}
+	}
+	for (unsigned i = 0; i < gw->n_workers; i++) {
+		rc = worker_create(&gw->workers[i], gw, i);
+		if (rc) {
+			snprintf(err, err_len, "worker %u: %s", i, strerror(-rc));
+			goto fail;
+		}
+		gw->stats[i] = gw->workers[i]->stats;
+		gw->workers[i]->fleet = gateway_fleet_get(gw);
+	}
+	rc = bind_new(gw, cfg, NULL, changes, err, err_len);
+	if (rc)
+		goto fail;
+	for (unsigned i = 0; i < gw->n_workers; i++) {
+		changes[i]->cfg = config_ref(cfg);
+		listeners_changed(gw->workers[i], &changes[i]->mail);
+	}
+	rc = scraper_create(&gw->scraper, &ops, gw);
+	if (!rc)
+		rc = scrape_fleet(gw, gw->fleet);
+	if (rc) {
+		snprintf(err, err_len, "scraper: %s", strerror(-rc));
+		goto fail;
+	}
+	*out = gw;
+	return 0;
+fail:
+	gateway_destroy(gw);
+	return rc;
+}
+
+int gateway_start(struct gateway *gw)
+{
+	for (unsigned i = 0; i < gw->n_workers; i++) {
+		int rc = worker_start(gw->workers[i]);
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+int gateway_reload(struct gateway *gw, struct config *cfg, char *err, size_t err_len)
+{
+	struct listener_change *changes[GATEWAY_WORKERS_MAX];
+	struct fleet *old, *new;
+	struct config_error ce;
+	int rc = config_resolve(cfg, &ce);
+
+	if (rc) {
+		config_error_text(&ce, err, err_len);
+		return rc;
+	}
+	old = gateway_fleet_get(gw);
+	rc = bind_new(gw, cfg, old->cfg, changes, err, err_len);
+	if (rc) {
+		fleet_put(old);
+		return rc;
+	}
+	/* From the first pool's update to the publication, a worker that is given a
+	 * backend it does not know waits for this lock. */
+	pthread_mutex_lock(&gw->fleet_lock);
+	rc = fleet_build(gw, cfg, old, &new, err, err_len);
+	if (!rc) {
+		gw->fleet = new;
+		__atomic_store_n(&gw->fleet_version, new->version, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&gw->fleet_lock);
+	if (rc) {
+		for (unsigned i = 0; i < gw->n_workers; i++) {
+			for (unsigned k = 0; k < changes[i]->n; k++)
+				close(changes[i]->fresh[k].fd);
+			free(changes[i]);
+		}
+		fleet_put(old);
+		return rc;
+	}
+	if (worker_count(cfg) != gw->n_workers || cfg->limits.connections != gw->max_connections)
+		log_warn("reload_needs_restart", "keys=workers,limits.connections");
+	rc = scrape_fleet(gw, new);
+	if (rc)
+		log_error("scrape_targets_failed", "errno=%d", -rc);
+	for (unsigned i = 0; i < gw->n_workers; i++) {
+		changes[i]->cfg = config_ref(cfg);
+		worker_post(gw->workers[i], &changes[i]->mail);
+	}
+	if (gw->access_log)
+		access_log_reopen(gw->access_log);
+	fleet_put(old); /* ours from above */
+	fleet_put(old); /* the gateway's */
+	return 0;
+}
+
+static void drain_mail(struct worker *w, struct mail *m)
+{
+	free(m); /* waking up was all: worker_done() sees the flag */
+}
+
+void gateway_drain(struct gateway *gw)
+{
+	struct fleet *f = gateway_fleet_get(gw);
+
+	gw->drain_until_ns = clock_now_ns() + f->cfg->timeouts.drain_ns;
+	fleet_put(f);
+	__atomic_store_n(&gw->draining, true, __ATOMIC_RELEASE);
+	for (unsigned i = 0; i < gw->n_workers; i++) {
+		struct mail *m = calloc(1, sizeof(*m));
+
+		if (!m)
+			continue; /* the worker's tick sees it within 100 ms */
+		m->fn = drain_mail;
+		worker_post(gw->workers[i], m);
+	}
+}
+
+bool gateway_draining(const struct gateway *gw)
+{
+	return __atomic_load_n(&gw->draining, __ATOMIC_ACQUIRE);
+}
+
+bool gateway_drained(const struct gateway *gw)
+{
+	for (unsigned i = 0; i < gw->n_workers; i++)
+		if (!__atomic_load_n(&gw->workers[i]->ended, __ATOMIC_ACQUIRE))
+			return false;
+	return true;
+}
+
+bool worker_done(struct worker *w)
+{
+	struct gateway *gw = w->gw;
+
+	if (!__atomic_load_n(&gw->draining, __ATOMIC_ACQUIRE))
+		return false;
+	if (!w->draining) {
+		/* what had connected before this moment is served, what comes later is refused by the kernel */
+		while (w->listeners)
+			listener_close(w, w->listeners);
+		w->draining = true;
+		client_close_idle(w);
+	}
+	if (!w->n_clients && !upstream_busy(w))
+		return true;
+	return __atomic_load_n(&gw->drain_over, __ATOMIC_ACQUIRE) || w->now_ns >= gw->drain_until_ns;
+}
+
+void gateway_destroy(struct gateway *gw)
+{
+	if (!gw)
+		return;
+	__atomic_store_n(&gw->drain_over, true, __ATOMIC_RELEASE);
+	if (gw->fleet)
+		gateway_drain(gw);
+	for (unsigned i = 0; i < gw->n_workers; i++)
+		worker_destroy(gw->workers[i]);
+	scraper_destroy(gw->scraper);
+	access_log_close(gw->access_log);
+	if (gw->fleet)
+		fleet_put(gw->fleet);
+	ledger_destroy(&gw->ledger);
+	pthread_mutex_destroy(&gw->fleet_lock);
+	pthread_mutex_destroy(&gw->registry.lock);
+	free(gw);
+}

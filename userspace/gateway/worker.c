@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+#include "gateway/worker.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "gateway/client.h"
+#include "gateway/internal.h"
+#include "gateway/listener.h"
+#include "gateway/upstream.h"
+#include "prompt/prompt.h"
+
+#define EVENTS_PER_TURN 256
+#define TICK_NS (100 * NSEC_PER_MSEC)
+
+void worker_bury(struct worker *w, void *mem)
+{
+	struct dead *d = mem;
+
+	d->next = w->dead;
+	w->dead = d;
+}
+
+static void worker_burials(struct worker *w)
+{
+	while (w->dead) {
+		struct dead *d = w->dead;
+
+		w->dead = d->next;
+		free(d);
+	}
+}
+
+void worker_post(struct worker *w, struct mail *m)
+{
+	uint64_t one = 1;
+	bool first;
+
+	m->next = NULL;
+	pthread_mutex_lock(&w->mail_lock);
+	first = !w->mail_head;
+	if (first)
+		w->mail_head = m;
+	else
+		w->mail_tail->next = m;
+	w->mail_tail = m;
+	pthread_mutex_unlock(&w->mail_lock);
+	if (first)
+		(void)!write(w->mail_fd, &one, sizeof(one));
+}
+
+static void worker_mail(struct worker *w, struct io *io, uint32_t events)
+{
+	struct mail *m;
+	uint64_t n;
+
+	(void)!read(w->mail_fd, &n, sizeof(n));
+	pthread_mutex_lock(&w->mail_lock);
+	m = w->mail_head;
+	w->mail_head = w->mail_tail = NULL;
+	pthread_mutex_unlock(&w->mail_lock);
+	while (m) {
+		struct mail *next = m->next;
+
+		m->fn(w, m);
+		m = next;
+	}
+}
+
+struct prompt_scan *worker_scan_get(struct worker *w)
+{
+	return w->n_scans ? w->scans[--w->n_scans] : prompt_scan_new();
+}
+
+void worker_scan_put(struct worker *w, struct prompt_scan *scan)
+{
+	if (!scan)
+		return;
+	if (w->n_scans < WORKER_SCANS_SPARE) {
+		prompt_scan_begin(scan, PROMPT_FAMILY_NONE, NULL); /* gives large buffers back */
+		w->scans[w->n_scans++] = scan;
+	} else {
+		prompt_scan_free(scan);
+	}
+}
+
+struct fleet *worker_fleet(struct worker *w)
+{
+	if (w->fleet->version != __atomic_load_n(&w->gw->fleet_version, __ATOMIC_ACQUIRE)) {
+		struct fleet *old = w->fleet;
+
+		w->fleet = gateway_fleet_get(w->gw);
+		fleet_put(old);
+	}
+	return w->fleet;
+}
+
+/* Ten times a second: requests whose time in the queue is over, upstream idle
+ * limits, the gauges, and the end of a drain. */
+static void worker_tick(struct timer *t, uint64_t now_ns)
+{
+	struct worker *w = container_of(t, struct worker, tick_timer);
+	struct fleet *f = worker_fleet(w);
+
+	for (unsigned i = 0; w->id == 0 && i < f->npools; i++)
+		gateway_pool_tick(w->gw, &f->pools[i], now_ns);
+	upstream_expire_idle(w);
+	stat_set(&w->stats->clients, w->n_clients);
+	stat_set(&w->stats->buffer_bytes, w->bodies.bytes + (uint64_t)w->bodies.n_spare * BODY_CHUNK_BYTES);
+	timer_arm(&w->timers, t, now_ns + TICK_NS);
+}
+
+static int worker_timeout_ms(const struct worker *w)
+{
+	uint64_t next = timer_next_ns(&w->timers), now = clock_now_ns();
+
+	if (next <= now)
+		return 0;
+	/* rounded up: waking a fraction too early would spin */
+	next = (next - now + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC;
+	return next > 1000 ? 1000 : (int)next;
+}
+
+static void *worker_loop(void *arg)
+{
+	struct worker *w = arg;
+	struct epoll_event ev[EVENTS_PER_TURN];
+
+	w->now_ns = clock_now_ns();
+	timer_arm(&w->timers, &w->tick_timer, w->now_ns + TICK_NS);
+	while (!worker_done(w)) {
+		int n = epoll_wait(w->epfd, ev, EVENTS_PER_TURN, worker_timeout_ms(w));
+
+		w->now_ns = clock_now_ns();
+		for (int i = 0; i < n; i++) {
+			uint32_t fd = (uint32_t)ev[i].data.u64, gen = (uint32_t)(ev[i].data.u64 >> 32);
+			struct io *io = fd < w->n_ios ? w->ios[fd] : NULL;
+
+			if (io && io->gen == gen)
+				io->on_event(w, io, ev[i].events);
+		}
+		timer_run(&w->timers, w->now_ns);
+		worker_burials(w);
+	}
+	client_close_all(w);
+	upstream_close_all(w);
+	worker_burials(w);
+	__atomic_store_n(&w->ended, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+int worker_create(struct worker **out, struct gateway *gw, unsigned id)
+{
+	struct worker *w = calloc(1, sizeof(*w));
+
+	*out = NULL;
+	if (!w)
+		return -ENOMEM;
+	w->gw = gw;
+	w->id = id;
+	w->retry_budget = WORKER_RETRY_BUDGET;
+	list_init(&w->clients);
+	list_init(&w->upstreams);
+	for (unsigned i = 0; i < BACKENDS_MAX_ROWS; i++)
+		list_init(&w->idle[i]);
+	pthread_mutex_init(&w->mail_lock, NULL);
+	w->tick_timer.fn = worker_tick;
+	w->stats = calloc(1, sizeof(*w->stats));
+	w->epfd = epoll_create1(EPOLL_CLOEXEC);
+	w->mail_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	w->mail_io = (struct io){ .fd = w->mail_fd, .on_event = worker_mail };
+	if (!w->stats || w->epfd < 0 || w->mail_fd < 0 || io_add(w, &w->mail_io, EPOLLIN)) {
+		worker_destroy(w);
+		return -ENOMEM;
+	}
+	*out = w;
+	return 0;
+}
+
+int worker_start(struct worker *w)
+{
+	int err = pthread_create(&w->thread, NULL, worker_loop, w);
+
+	if (err)
+		return -err;
+	w->started = true;
+	return 0;
+}
+
+void worker_destroy(struct worker *w)
+{
+	if (!w)
+		return;
+	if (w->started)
+		pthread_join(w->thread, NULL);
+	worker_burials(w);
+	listener_close_all(w);
+	while (w->n_scans)
+		prompt_scan_free(w->scans[--w->n_scans]);
+	body_pool_free(&w->bodies);
+	timer_heap_free(&w->timers);
+	if (w->fleet)
+		fleet_put(w->fleet);
+	if (w->epfd >= 0)
+		close(w->epfd);
+	if (w->mail_fd >= 0)
+		close(w->mail_fd);
+	if (w->stats)
+		stats_worker_free(w->stats);
+	free(w->ios);
+	pthread_mutex_destroy(&w->mail_lock);
+	free(w);
+}
