@@ -31,7 +31,6 @@ struct prefix_index {
 	struct index_block *blocks;
 	struct index_pair *pairs;
 	uint32_t *block_heads;  /* hash table of blocks: chains */
-	uint32_t *pair_slots;   /* hash table of pairs: open addressing */
 	uint64_t *wide;         /* node sets of widely held blocks, pools over 64 nodes */
 	uint32_t words;         /* of a node set: 1 up to 64 nodes, else 4 */
 };
@@ -47,6 +46,8 @@ int index_init(struct prefix_index *ix, void *mem, size_t bytes, uint32_t nodes,
 /* Adopts what another process left. -EPROTO: no index of this schema, identity, size; -EIO: it died inside a change. */
 int index_attach(struct prefix_index *ix, void *mem, size_t bytes, uint32_t nodes, uint64_t identity);
 
+/* Node numbers are 0 .. this - 1. */
+uint32_t index_nodes(const struct prefix_index *ix);
 /* Node numbers are kept by name over processes: a hash of the name, 0 free. */
 uint64_t index_node_name(const struct prefix_index *ix, uint32_t node);
 void index_set_node_name(struct prefix_index *ix, uint32_t node, uint64_t name_hash);
@@ -72,6 +73,7 @@ struct index_insert_result {
 void index_insert(struct prefix_index *ix, uint32_t node, const uint64_t *hash, const uint16_t *bytes, uint32_t n,
 		  uint32_t stamp, bool confirmed, struct index_insert_result *res);
 uint32_t index_next_stamp(struct prefix_index *ix);
+void index_set_stamp(struct prefix_index *ix, uint32_t stamp);
 
 /* The request succeeded: its entries from first_pending on are real. */
 void index_confirm(struct prefix_index *ix, uint32_t node, const uint64_t *hash, uint32_t n, uint32_t first_pending,

@@ -175,14 +175,14 @@ struct route_ticket {
 	uint64_t sent_ns, due_ns;
 	double est_s, est_tokens;       /* what it adds to W and Wt */
 	double predicted_s, speed;      /* ttft and r at the decision */
-	uint32_t made;                  /* index stamp */
-	uint32_t first_new;             /* first block whose entry waits for this request's success */
+	uint32_t stamp;                 /* in the index */
+	uint32_t first_pending, kept;   /* blocks [first_pending, kept) wait for this request's success */
 	uint32_t last_block;            /* last block that the next turn's chain repeats */
-	uint32_t first_match_tokens;    /* m0 without pi */
-	uint32_t context_tokens;
-	uint32_t reported_tokens;
+	double tokens, match0_tokens;   /* L and m0 at the decision */
+	uint64_t last_hash;             /* of last_block */
+	uint32_t reported_cached_tokens;
 	uint16_t adapter;
-	bool picked_top, probe, learned_pi, adapter_cold, answer_known;
+	bool picked_top, probe, confirmed, pi_learned, usage_seen, answer_known;
 };
 
 /* The decision, for the connection, the headers and the log. */

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The prefix index: matching, inserting, taking back, forgetting. See index.h
+ * for the invariant (a node's blocks are closed towards the chain's start). */
+#include "route/index_layout.h"
+
+#include <string.h>
+
+#define PREFETCH_AHEAD 8
+
+/* A process that dies inside a change leaves lists half linked: the mark keeps
+ * the next one from adopting them. */
+static void change_begin(struct prefix_index *ix)
+{
+	__atomic_store_n(&ix->hdr->changing, 1, __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+static void change_end(struct prefix_index *ix)
+{
+	__atomic_store_n(&ix->hdr->changing, 0, __ATOMIC_RELEASE);
+}
+
+/* Stamps wrap; a pending request is never 2^31 stamps old. */
+static bool stamp_after(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b) > 0;
+}
+
+uint32_t index_next_stamp(struct prefix_index *ix)
+{
+	return ++ix->hdr->stamp;
+}
+
+void index_set_stamp(struct prefix_index *ix, uint32_t stamp)
+{
+	ix->hdr->stamp = stamp;
+}
+
+/* ---- matching ----------------------------------------------------------------- */
+
+struct matcher {
+	const struct prefix_index *ix;
+	const uint64_t *hash;
+	uint32_t *run;
+	uint32_t words;
+};
+
+struct node_set {
+	uint64_t w[4];
+};
+
+/* Nodes of `in` that hold the first `n` blocks. */
+static struct node_set holders(const struct matcher *m, uint32_t n, const struct node_set *in)
+{
+	struct node_set s = { { 0 } };
+	uint32_t b = index_find_block(m->ix, m->hash[n - 1]), i;
+
+	if (b != INDEX_NONE)
+		index_set_load(m->ix, &m->ix->blocks[b], s.w);
+	for (i = 0; i < m->words; i++)
+		s.w[i] &= in->w[i];
+	return s;
+}
+
+static bool set_equal(const struct matcher *m, const struct node_set *a, const struct node_set *b)
+{
+	uint64_t diff = 0;
+	uint32_t i;
+
+	for (i = 0; i < m->words; i++)
+		diff |= a->w[i] ^ b->w[i];
+	return !diff;
+}
+
+/* Nodes in `slo` hold lo blocks, those in `shi` (a subset) hi blocks: the runs of
+ * the difference end in between. Equal sets need no look at all, so that the
+ * work is the number of distinct ends times the logarithm of the chain. */
+static void match_between(const struct matcher *m, uint32_t lo, const struct node_set *slo, uint32_t hi,
+			  const struct node_set *shi)
+{
+	struct node_set sm;
+	uint32_t mid, i;
+
+	if (set_equal(m, slo, shi))
+		return;
+	if (hi - lo == 1) {
+		for (i = 0; i < m->words; i++) {
+			uint64_t ends = slo->w[i] & ~shi->w[i];
+
+			for (; ends; ends &= ends - 1)
+				m->run[i * 64 + (uint32_t)__builtin_ctzll(ends)] = lo;
+		}
+		return;
+	}
+	mid = lo + (hi - lo) / 2;
+	sm = holders(m, mid, slo);
+	match_between(m, lo, slo, mid, &sm);
+	match_between(m, mid, &sm, hi, shi);
+}
+
+void index_match(const struct prefix_index *ix, const uint64_t *hash, uint32_t n, uint32_t *run)
+{
+	const struct index_header *h = ix->hdr;
+	struct matcher m = { ix, hash, run, ix->words };
+	struct node_set all = { { 0 } }, cur, full;
+	uint32_t i, lo = 0, step = 1;
+
+	memset(run, 0, h->nodes * sizeof(*run));
+	for (i = 0; i < h->nodes; i++)
+		if (h->node[i].pairs && !h->node[i].dirty)
+			all.w[i / 64] |= 1ull << (i % 64);
+	if (!n)
+		return;
+	/* Gallop: most chains are known to their end by one node, or end early for all. */
+	full = holders(&m, n, &all);
+	for (i = 0; i < m.words; i++) {
+		uint64_t w = full.w[i];
+
+		for (; w; w &= w - 1)
+			run[i * 64 + (uint32_t)__builtin_ctzll(w)] = n;
+	}
+	cur = all;
+	while (!set_equal(&m, &cur, &full)) {
+		uint32_t hi = n - lo > step ? lo + step : n;
+		struct node_set s = hi == n ? full : holders(&m, hi, &cur);
+
+		match_between(&m, lo, &cur, hi, &s);
+		lo = hi;
+		cur = s;
+		step *= 2;
+	}
+}
+
+/* ---- finding a chain's pairs -------------------------------------------------- */
+
+/* The current pair of (hash, node). `guess`, a neighbour in the LRU, mostly is
+ * it already: chains lie there in order. */
+static uint32_t pair_of(const struct prefix_index *ix, uint32_t node, uint64_t hash, uint32_t guess)
+{
+	uint32_t b, p;
+
+	if (guess != INDEX_NONE && !(ix->pairs[guess].flags & PAIR_ANSWER) &&
+	    ix->blocks[ix->pairs[guess].block].hash == hash)
+		return index_pair_current(ix, &ix->pairs[guess]) ? guess : INDEX_NONE;
+	b = index_find_block(ix, hash);
+	if (b == INDEX_NONE || !index_set_has(ix, &ix->blocks[b], node))
+		return INDEX_NONE;
+	p = index_find_pair(ix, b, node, false);
+	return p != INDEX_NONE && index_pair_current(ix, &ix->pairs[p]) ? p : INDEX_NONE;
+}
+
+/* ---- eviction ------------------------------------------------------------------ */
+
+/* Takes the node's oldest pair, unless it is `keep`. */
+static bool evict_oldest(struct prefix_index *ix, uint32_t node, uint32_t keep)
+{
+	uint32_t tail = ix->hdr->node[node].tail;
+
+	if (tail == INDEX_NONE || tail == keep)
+		return false;
+	index_remove_pair(ix, tail);
+	ix->hdr->evictions++;
+	return true;
+}
+
+/* The region is full: the node's own oldest goes, or that of the largest node. */
+static bool make_room(struct prefix_index *ix, uint32_t node, uint32_t keep)
+{
+	uint32_t i, largest = node;
+
+	if (evict_oldest(ix, node, keep))
+		return true;
+	for (i = 0; i < ix->hdr->nodes; i++)
+		if (i != node && (largest == node || ix->hdr->node[i].pairs > ix->hdr->node[largest].pairs))
+			largest = i;
+	return largest != node && evict_oldest(ix, largest, INDEX_NONE);
+}
+
+static void prefetch_block(const struct prefix_index *ix, const uint64_t *hash, uint32_t i, uint32_t n)
+{
+	uint32_t b;
+
+	if (i + PREFETCH_AHEAD < n)
+		__builtin_prefetch(index_head(ix, hash[i + PREFETCH_AHEAD]));
+	if (i + PREFETCH_AHEAD / 2 < n) {
+		b = *index_head(ix, hash[i + PREFETCH_AHEAD / 2]);
+		if (b)
+			__builtin_prefetch(&ix->blocks[b - 1]);
+	}
+}
+
+/* ---- inserting ------------------------------------------------------------------ */
+
+/* A void pair of an older epoch counts again, as if made now. */
+static void pair_renew(struct prefix_index *ix, struct index_pair *p, uint32_t stamp, bool confirmed)
+{
+	p->flags = (uint8_t)((confirmed ? PAIR_CONFIRMED : 0) | ix->hdr->node[p->node].epoch << PAIR_EPOCH_SHIFT);
+	p->made = stamp;
+	p->pending = confirmed ? 0 : 1;
+}
+
+/* One more request passes over the pair. */
+static void pair_touch(struct index_pair *p, bool confirmed)
+{
+	if (confirmed)
+		p->flags |= PAIR_CONFIRMED;
+	else if (!(p->flags & PAIR_CONFIRMED) && p->pending < UINT16_MAX)
+		p->pending++;
+}
+
+/* Makes the pair of block i of the chain behind `after`. INDEX_NONE if the region has no room, or
+ * if the node has the block already: then two blocks of one chain have the same hash, which a
+ * client can make on purpose (XXH3 is no cryptographic hash), and the chain ends here. */
+static uint32_t insert_new(struct prefix_index *ix, uint32_t node, uint64_t hash, uint16_t bytes, uint32_t stamp,
+			   bool confirmed, uint32_t after)
+{
+	uint32_t b, p, void_pair;
+
+	for (;;) {
+		b = index_find_block(ix, hash);
+		if (b != INDEX_NONE && index_set_has(ix, &ix->blocks[b], node)) {
+			void_pair = index_find_pair(ix, b, node, false);
+			if (index_pair_current(ix, &ix->pairs[void_pair]))
+				return INDEX_NONE;
+			pair_renew(ix, &ix->pairs[void_pair], stamp, confirmed);
+			index_lru_splice(ix, node, void_pair, void_pair, after, true);
+			return void_pair;
+		}
+		/* Room is looked for before the block is made: evicting may free blocks. */
+		if (ix->hdr->n_pairs < ix->hdr->max_pairs)
+			break;
+		if (!make_room(ix, node, after))
+			return INDEX_NONE;
+	}
+	if (b == INDEX_NONE)
+		b = index_add_block(ix, hash, bytes);
+	p = index_add_pair(ix, b, node, confirmed ? PAIR_CONFIRMED : 0);
+	ix->pairs[p].made = stamp;
+	ix->pairs[p].pending = confirmed ? 0 : 1;
+	ix->hdr->node[node].bytes += ix->blocks[b].bytes;
+	index_lru_splice(ix, node, p, p, after, false);
+	return p;
+}
+
+void index_insert(struct prefix_index *ix, uint32_t node, const uint64_t *hash, const uint16_t *bytes, uint32_t n,
+		  uint32_t stamp, bool confirmed, struct index_insert_result *res)
+{
+	struct index_node *nd = &ix->hdr->node[node];
+	uint32_t i = 0, last = INDEX_NONE, first, p, guess;
+	struct index_insert_result r = { n, n, n };
+	uint64_t made_bytes = 0;
+
+	change_begin(ix);
+	/* What the node holds: whole segments of its LRU move to the front, in order. */
+	while (i < n) {
+		guess = last == INDEX_NONE ? nd->head : ix->pairs[last].next;
+		p = first = pair_of(ix, node, hash[i], guess);
+		if (p == INDEX_NONE || p == last) /* `last` again: colliding hashes, see insert_new() */
+			break;
+		for (;;) {
+			if (!(ix->pairs[p].flags & PAIR_CONFIRMED) && r.first_pending == n)
+				r.first_pending = i;
+			pair_touch(&ix->pairs[p], confirmed);
+			i++;
+			guess = ix->pairs[p].next;
+			if (i == n || guess == INDEX_NONE || guess == last || ix->pairs[guess].flags & PAIR_ANSWER ||
+			    ix->blocks[ix->pairs[guess].block].hash != hash[i] ||
+			    !index_pair_current(ix, &ix->pairs[guess]))
+				break;
+			p = guess;
+		}
+		index_lru_splice(ix, node, first, p, last, true);
+		last = p;
+	}
+	/* The rest is new: none of it can be there, since the node's blocks are closed. */
+	if (i < n) {
+		r.first_made = i;
+		if (r.first_pending == n)
+			r.first_pending = i;
+	}
+	for (; i < n; i++) {
+		/* A chain larger than the node keeps its start. */
+		made_bytes += bytes[i];
+		if (made_bytes > nd->capacity)
+			break;
+		prefetch_block(ix, hash, i, n);
+		p = insert_new(ix, node, hash[i], bytes[i], stamp, confirmed, last);
+		if (p == INDEX_NONE)
+			break;
+		last = p;
+	}
+	r.kept = i;
+	while (nd->bytes > nd->capacity && evict_oldest(ix, node, last))
+		;
+	/* Only this chain is left, and it is too large: its tail stays out. */
+	while (nd->bytes > nd->capacity && r.kept && nd->tail != INDEX_NONE) {
+		evict_oldest(ix, node, INDEX_NONE);
+		r.kept--;
+	}
+	change_end(ix);
+	*res = r;
+}
+
+/* ---- success and failure ---------------------------------------------------------- */
+
+void index_confirm(struct prefix_index *ix, uint32_t node, const uint64_t *hash, uint32_t n, uint32_t first_pending,
+		   uint32_t stamp)
+{
+	uint32_t i, p = INDEX_NONE;
+
+	for (i = first_pending; i < n; i++) {
+		p = pair_of(ix, node, hash[i], p == INDEX_NONE ? p : ix->pairs[p].next);
+		if (p == INDEX_NONE)
+			break;
+		if (!stamp_after(ix->pairs[p].made, stamp))
+			ix->pairs[p].flags |= PAIR_CONFIRMED;
+	}
+}
+
+uint32_t index_retract(struct prefix_index *ix, uint32_t node, const uint64_t *hash, uint32_t n,
+		       uint32_t first_pending, uint32_t stamp)
+{
+	uint32_t i, p, guess = INDEX_NONE, removed = 0;
+
+	change_begin(ix);
+	for (i = n; i-- > first_pending;) {
+		struct index_pair *pr;
+
+		p = pair_of(ix, node, hash[i], guess);
+		guess = INDEX_NONE;
+		if (p == INDEX_NONE)
+			continue;
+		pr = &ix->pairs[p];
+		guess = pr->prev;
+		if (pr->flags & PAIR_CONFIRMED || stamp_after(pr->made, stamp) || !pr->pending || --pr->pending)
+			continue;
+		index_remove_pair(ix, p);
+		removed++;
+	}
+	change_end(ix);
+	return removed;
+}
+
+/* ---- unread answers ------------------------------------------------------------------ */
+
+static uint32_t answer_of(const struct prefix_index *ix, uint32_t node, uint64_t last)
+{
+	uint32_t b, p;
+
+	if (!ix->hdr->node[node].answers || ix->hdr->node[node].dirty)
+		return INDEX_NONE;
+	b = index_find_block(ix, last);
+	if (b == INDEX_NONE)
+		return INDEX_NONE;
+	p = index_find_pair(ix, b, node, true);
+	return p != INDEX_NONE && index_pair_current(ix, &ix->pairs[p]) ? p : INDEX_NONE;
+}
+
+void index_add_answer(struct prefix_index *ix, uint32_t node, uint64_t last, uint64_t bytes)
+{
+	struct index_node *nd = &ix->hdr->node[node];
+	uint32_t at = pair_of(ix, node, last, INDEX_NONE), a, block;
+
+	if (at == INDEX_NONE)
+		return;
+	block = ix->pairs[at].block;
+	change_begin(ix);
+	a = index_find_pair(ix, block, node, true);
+	if (a != INDEX_NONE)
+		index_remove_pair(ix, a);
+	if (ix->hdr->n_pairs < ix->hdr->max_pairs) {
+		a = index_add_pair(ix, block, node, PAIR_ANSWER | PAIR_CONFIRMED);
+		ix->pairs[a].answer_bytes = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+		nd->bytes += ix->pairs[a].answer_bytes;
+		/* Behind its prompt's last block: a descendant, so it is evicted first. */
+		index_lru_splice(ix, node, a, a, at, false);
+		while (nd->bytes > nd->capacity && evict_oldest(ix, node, INDEX_NONE))
+			;
+	}
+	change_end(ix);
+}
+
+uint64_t index_answer_bytes(const struct prefix_index *ix, uint32_t node, uint64_t last)
+{
+	uint32_t a = answer_of(ix, node, last);
+
+	return a == INDEX_NONE ? 0 : ix->pairs[a].answer_bytes;
+}
+
+void index_drop_answer(struct prefix_index *ix, uint32_t node, uint64_t last)
+{
+	uint32_t a = answer_of(ix, node, last);
+
+	if (a == INDEX_NONE)
+		return;
+	change_begin(ix);
+	index_remove_pair(ix, a);
+	change_end(ix);
+}
+
+/* ---- nodes --------------------------------------------------------------------------- */
+
+uint32_t index_nodes(const struct prefix_index *ix)
+{
+	return ix->hdr->nodes;
+}
+
+uint64_t index_node_name(const struct prefix_index *ix, uint32_t node)
+{
+	return ix->hdr->node[node].name_hash;
+}
+
+void index_set_node_name(struct prefix_index *ix, uint32_t node, uint64_t name_hash)
+{
+	ix->hdr->node[node].name_hash = name_hash;
+}
+
+void index_set_capacity(struct prefix_index *ix, uint32_t node, uint64_t bytes)
+{
+	struct index_node *nd = &ix->hdr->node[node];
+
+	nd->capacity = bytes;
+	if (nd->bytes <= bytes)
+		return;
+	change_begin(ix);
+	while (nd->bytes > nd->capacity && evict_oldest(ix, node, INDEX_NONE))
+		;
+	change_end(ix);
+}
+
+static bool sweep_node(struct prefix_index *ix, uint32_t node, uint32_t *budget)
+{
+	struct index_node *nd = &ix->hdr->node[node];
+
+	while (nd->tail != INDEX_NONE && !index_pair_current(ix, &ix->pairs[nd->tail])) {
+		if (!*budget)
+			return false;
+		--*budget;
+		index_remove_pair(ix, nd->tail);
+	}
+	nd->dirty = 0;
+	ix->hdr->dirty_nodes--;
+	return true;
+}
+
+void index_forget_node(struct prefix_index *ix, uint32_t node)
+{
+	struct index_node *nd = &ix->hdr->node[node];
+	uint32_t all = UINT32_MAX;
+
+	change_begin(ix);
+	/* Epochs have four bits and two generations at a time: finish the former one first. */
+	if (nd->dirty)
+		sweep_node(ix, node, &all);
+	if (nd->pairs) {
+		nd->epoch = (nd->epoch + 1) & 15;
+		nd->dirty = 1;
+		ix->hdr->dirty_nodes++;
+	}
+	change_end(ix);
+}
+
+bool index_sweep(struct prefix_index *ix, uint32_t budget)
+{
+	uint32_t i;
+
+	if (!ix->hdr->dirty_nodes)
+		return false;
+	change_begin(ix);
+	for (i = 0; i < ix->hdr->nodes && budget; i++)
+		if (ix->hdr->node[i].dirty)
+			sweep_node(ix, i, &budget);
+	change_end(ix);
+	return ix->hdr->dirty_nodes != 0;
+}
+
+bool index_node_dirty(const struct prefix_index *ix, uint32_t node)
+{
+	return ix->hdr->node[node].dirty;
+}
