@@ -387,7 +387,8 @@ void load_client_sweep(struct load_client *c, uint64_t now_ns)
 	c->now_ns = now_ns;
 	for (uint32_t i = 0; i < c->used; i++) {
 		struct conn *conn = &c->conns[i];
-		uint64_t age_ns = now_ns - conn->active_ns;
+		/* The caller's clock may be older than the last byte. */
+		uint64_t age_ns = now_ns > conn->active_ns ? now_ns - conn->active_ns : 0;
 
 		if (conn->state == CONN_IDLE && age_ns > IDLE_NS)
 			conn_close(c, conn);
