@@ -12,7 +12,7 @@
 # other package can move to trixie. Both need only libc 2.14.
 set -eu
 
-BUILD="gcc make pkg-config libc6-dev libyaml-dev libxxhash-dev libmicrohttpd-dev
+BUILD="gcc make python3-minimal pkg-config libc6-dev libyaml-dev libxxhash-dev libmicrohttpd-dev
  libcurl4-openssl-dev libllhttp-dev libyyjson-dev"
 TEST="libcmocka-dev clang llvm python3 python3-venv curl iproute2 procps"
 

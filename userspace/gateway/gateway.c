@@ -14,6 +14,7 @@
 #include "gateway/client.h"
 #include "gateway/internal.h"
 #include "gateway/listener.h"
+#include "gateway/upstream.h"
 #include "signals/scraper.h"
 
 /* ---- load counters of the backends ---- */
@@ -341,11 +342,6 @@ int gateway_reload(struct gateway *gw, struct config *cfg, char *err, size_t err
 	return 0;
 }
 
-static void drain_mail(struct worker *w, struct mail *m)
-{
-	free(m); /* waking up was all: worker_done() sees the flag */
-}
-
 void gateway_drain(struct gateway *gw)
 {
 	struct fleet *f = gateway_fleet_get(gw);
@@ -353,14 +349,9 @@ void gateway_drain(struct gateway *gw)
 	gw->drain_until_ns = clock_now_ns() + f->cfg->timeouts.drain_ns;
 	fleet_put(f);
 	__atomic_store_n(&gw->draining, true, __ATOMIC_RELEASE);
-	for (unsigned i = 0; i < gw->n_workers; i++) {
-		struct mail *m = calloc(1, sizeof(*m));
-
-		if (!m)
-			continue; /* the worker's tick sees it within 100 ms */
-		m->fn = drain_mail;
-		worker_post(gw->workers[i], m);
-	}
+	for (unsigned i = 0; i < gw->n_workers; i++)
+		if (gw->workers[i])
+			worker_wake(gw->workers[i]);
 }
 
 bool gateway_draining(const struct gateway *gw)

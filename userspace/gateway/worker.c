@@ -36,9 +36,15 @@ static void worker_burials(struct worker *w)
 	}
 }
 
-void worker_post(struct worker *w, struct mail *m)
+void worker_wake(struct worker *w)
 {
 	uint64_t one = 1;
+
+	(void)!write(w->mail_fd, &one, sizeof(one));
+}
+
+void worker_post(struct worker *w, struct mail *m)
+{
 	bool first;
 
 	m->next = NULL;
@@ -51,7 +57,7 @@ void worker_post(struct worker *w, struct mail *m)
 	w->mail_tail = m;
 	pthread_mutex_unlock(&w->mail_lock);
 	if (first)
-		(void)!write(w->mail_fd, &one, sizeof(one));
+		worker_wake(w);
 }
 
 static void worker_mail(struct worker *w, struct io *io, uint32_t events)

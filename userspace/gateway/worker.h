@@ -92,6 +92,9 @@ void worker_destroy(struct worker *w);
 /* Hands `m` to the worker's thread, which calls m->fn once; m belongs to fn then. Any thread. */
 void worker_post(struct worker *w, struct mail *m);
 
+/* Makes the loop turn: flags were set that it looks at. Any thread. */
+void worker_wake(struct worker *w);
+
 /* Starts to watch io->fd. -errno on failure, the descriptor stays the caller's. */
 int io_add(struct worker *w, struct io *io, uint32_t events);
 /* Changes what is watched; no system call if it is the same. */
