@@ -163,6 +163,34 @@ static bool evict_oldest(struct prefix_index *ix, uint32_t node, uint32_t keep)
 	return true;
 }
 
+#define EVICT_BATCH 8
+
+/* Evicts down to the capacity, but never `keep`. What an entry hangs on lies all over the region:
+ * in batches, so that the cache misses of eight entries overlap. */
+static void evict_to_capacity(struct prefix_index *ix, uint32_t node, uint32_t keep)
+{
+	struct index_node *nd = &ix->hdr->node[node];
+	uint32_t batch[EVICT_BATCH], n, i, p;
+
+	while (nd->bytes > nd->capacity) {
+		for (n = 0, p = nd->tail; n < EVICT_BATCH && p != INDEX_NONE; p = ix->pairs[p].prev) {
+			batch[n++] = p;
+			__builtin_prefetch(&ix->blocks[ix->pairs[p].block]);
+		}
+		for (i = 0; i < n; i++)
+			__builtin_prefetch(index_head(ix, ix->blocks[ix->pairs[batch[i]].block].hash));
+		for (i = 0; i < n && nd->bytes > nd->capacity; i++) {
+			/* Removing one may have removed its answer too: look at the list again. */
+			if (nd->tail != batch[i])
+				break;
+			if (!evict_oldest(ix, node, keep))
+				return;
+		}
+		if (!n)
+			return;
+	}
+}
+
 /* The region is full: the node's own oldest goes, or that of the largest node. */
 static bool make_room(struct prefix_index *ix, uint32_t node, uint32_t keep)
 {
@@ -290,8 +318,7 @@ void index_insert(struct prefix_index *ix, uint32_t node, const uint64_t *hash, 
 		last = p;
 	}
 	r.kept = i;
-	while (nd->bytes > nd->capacity && evict_oldest(ix, node, last))
-		;
+	evict_to_capacity(ix, node, last);
 	/* Only this chain is left, and it is too large: its tail stays out. */
 	while (nd->bytes > nd->capacity && r.kept && nd->tail != INDEX_NONE) {
 		evict_oldest(ix, node, INDEX_NONE);
@@ -374,8 +401,7 @@ void index_add_answer(struct prefix_index *ix, uint32_t node, uint64_t last, uin
 		nd->bytes += ix->pairs[a].answer_bytes;
 		/* Behind its prompt's last block: a descendant, so it is evicted first. */
 		index_lru_splice(ix, node, a, a, at, false);
-		while (nd->bytes > nd->capacity && evict_oldest(ix, node, INDEX_NONE))
-			;
+		evict_to_capacity(ix, node, INDEX_NONE);
 	}
 	change_end(ix);
 }
@@ -423,8 +449,7 @@ void index_set_capacity(struct prefix_index *ix, uint32_t node, uint64_t bytes)
 	if (nd->bytes <= bytes)
 		return;
 	change_begin(ix);
-	while (nd->bytes > nd->capacity && evict_oldest(ix, node, INDEX_NONE))
-		;
+	evict_to_capacity(ix, node, INDEX_NONE);
 	change_end(ix);
 }
 
