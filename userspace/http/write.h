@@ -93,7 +93,8 @@ struct http_error_out {
 	size_t nextra;
 };
 
-/* Whole answer: head and JSON body. 405 also carries Allow. */
+/* Whole answer: head and JSON body. 405 also carries Allow. Needs up to 9 bytes
+ * (and for head_only the body's) more room than it writes. */
 ssize_t http_write_error(char *out, size_t cap, const struct http_error_out *e);
 /* Only the JSON object, e.g. for an event of a stream. */
 ssize_t http_write_error_json(char *out, size_t cap, const struct http_error_out *e);
