@@ -14,7 +14,8 @@ struct load_call {
 	uint64_t intended_ns;   /* latencies count from here */
 	uint64_t start_ns;      /* when it was in fact begun */
 	uint64_t first_ns;      /* first complete data event; 0 before */
-	uint64_t last_token_ns;
+	uint64_t first_token_ns, last_token_ns;
+	uint64_t gaps;          /* between tokens */
 	uint64_t end_ns;
 	bool measured;          /* not part of the warm-up */
 	bool retried;           /* an idle connection turned out to be dead */

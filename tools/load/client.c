@@ -113,8 +113,12 @@ static void on_event(void *arg, bool token)
 		call->first_ns = c->now_ns;
 	if (!token)
 		return;
-	if (call->last_token_ns)
+	if (call->last_token_ns) {
+		call->gaps++;
 		c->ops.gap(c->ops.arg, call, c->now_ns - call->last_token_ns);
+	} else {
+		call->first_token_ns = c->now_ns;
+	}
 	call->last_token_ns = c->now_ns;
 }
 

@@ -27,6 +27,7 @@ void load_report_table(const struct load_report *r, FILE *out, FILE *err)
 	fprintf(out, "\n  ms              p50        p90        p99       mean\n");
 	row(out, "TTFT", &s->ttft);
 	row(out, "ITL", &s->itl);
+	row(out, "TPOT", &s->tpot);
 	row(out, "e2e", &s->e2e);
 	row(out, "late", &s->late);
 	for (uint32_t i = 0; i < s->backends.n; i++)
@@ -104,6 +105,7 @@ static yyjson_mut_doc *build(const struct load_report *r)
 	add_hist(d, root, "ttft_ms", &s->ttft);
 	add_hist(d, root, "itl_ms", &s->itl);
 	add_hist(d, root, "e2e_ms", &s->e2e);
+	add_hist(d, root, "tpot_ms", &s->tpot);
 	add_counters(d, root, "per_backend", &s->backends);
 	yyjson_mut_obj_add_uint(d, root, "prompt_tokens", s->prompt_tokens);
 	yyjson_mut_obj_add_uint(d, root, "cached_tokens", s->cached_tokens);

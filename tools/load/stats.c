@@ -54,6 +54,8 @@ void load_stats_end(struct load_stats *s, const struct load_call *call, const st
 	if (call->first_ns)
 		load_hist_add(&s->ttft, call->first_ns - call->intended_ns);
 	load_hist_add(&s->e2e, call->end_ns - call->intended_ns);
+	if (call->gaps)
+		load_hist_add(&s->tpot, (call->last_token_ns - call->first_token_ns) / call->gaps);
 	if (a->prompt_tokens >= 0) {
 		s->usage_seen++;
 		s->prompt_tokens += (uint64_t)a->prompt_tokens;

@@ -34,6 +34,7 @@ struct load_stats {
 	uint64_t prompt_tokens, cached_tokens, output_tokens;
 	uint64_t usage_seen, cached_seen; /* answers with usage; and with cached tokens in it */
 	struct load_hist ttft, itl, e2e, late;
+	struct load_hist tpot;  /* of an answer: its mean time a token after the first */
 	struct load_counters reasons, backends;
 };
 

@@ -108,11 +108,15 @@ static void test_counts_from_intended_time(void **state)
 	s->from_ns = 10 * S;
 	s->until_ns = 20 * S;
 	c.start_ns = 12 * S;
+	c.first_token_ns = 13 * S;
+	c.last_token_ns = 13 * S + S / 2;
+	c.gaps = 5;
 	load_stats_begin(s, &c);
 	load_stats_end(s, &c, &a);
 	near(load_hist_percentile_ms(&s->ttft, 0.5), 3000, 30);
 	near(load_hist_percentile_ms(&s->e2e, 0.5), 4000, 40);
 	near(load_hist_percentile_ms(&s->late, 0.99), 2000, 20);
+	near(load_hist_percentile_ms(&s->tpot, 0.5), 100, 1);
 	near(load_stats_hit_rate(s), 0.64, 1e-9);
 	free(s);
 }
