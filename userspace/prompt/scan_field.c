@@ -181,6 +181,8 @@ enum action field_value(struct prompt_scan *s, enum value_type t, enum json_prim
 	case SLOT_MODEL:
 		s->info.has_model = s->info.model_too_long = false;
 		s->info.model_len = 0;
+		s->info.model_off = s->info.model_raw_len = 0;
+		memset(s->info.model, 0, sizeof(s->info.model));
 		return t == VALUE_STRING ? ACT_MODEL : ACT_SKIP;
 	case SLOT_STREAM: case SLOT_INCLUDE_USAGE: case SLOT_MAX_NEW: case SLOT_MAX_OLD: case SLOT_N: case SLOT_ID_SLOT:
 		set_scalar(s, slot, t == VALUE_PRIM, kind, num);
@@ -250,10 +252,12 @@ void field_value_done(struct prompt_scan *s)
 		if (s->str_act != ACT_MODEL)
 			break;
 		s->str_act = ACT_SKIP;
-		if (s->info.model_too_long || s->cut)
+		if (s->info.model_too_long || s->cut) {         /* nothing of it may pass for a name */
+			memset(s->info.model, 0, sizeof(s->info.model));
+			s->info.model_len = 0;
 			break;
+		}
 		s->info.has_model = true;
-		s->info.model[s->info.model_len] = '\0';
 		s->info.model_off = s->js.tok_off;
 		s->info.model_raw_len = s->js.end_off - s->js.tok_off;
 		break;
