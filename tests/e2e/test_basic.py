@@ -64,7 +64,7 @@ def test_body_reaches_the_backend_byte_for_byte(router, backend, path, body):
 def test_request_fields(router, backend):
     """To the backend: end-to-end fields as sent, ours added, one Host, one framing, nothing hop-by-hop, nothing forged."""
     b = backend()
-    c = Client(router([pool([b.url], models=["base"], aliases={"m": "base"})]).port)
+    c = Client(router([pool([b.url], models=["base"], adapters=["m"])]).port)
     c.post(chat_body(), fields=[
         "X-Custom: v", "Accept: text/event-stream", "X-Request-Id: id-1.2", "X-Forwarded-For: 6.6.6.6",
         "Connection: keep-alive, x-drop", "X-Drop: 1", "Keep-Alive: timeout=9", "TE: trailers", "Upgrade: h2c",
@@ -147,7 +147,7 @@ def test_unknown_model(router, backend):
     assert b.bytes_in == 0
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/admin", "/v1/load_lora_adapter", "/v1/chat/completions/x",
+@pytest.mark.parametrize("path", ["/metrics", "/reset_prefix_cache", "/admin", "/v1/load_lora_adapter", "/v1/chat/completions/x",
                                   "/v1/../metrics", "/v1/%2e%2e/metrics", "//v1/chat/completions", "/sleep"])
 def test_path_not_allowed(router, backend, path):
     """Only inference paths reach an engine: its admin endpoints do not, by any spelling."""

@@ -96,7 +96,7 @@ def test_errors_map(router, backend):
         client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
     assert "too long" in e.value.message
     with pytest.raises(openai.PermissionDeniedError) as e:
-        client.files.list()
+        client.fine_tuning.jobs.list()
     assert e.value.code == "path_not_allowed"
 
 

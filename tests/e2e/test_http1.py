@@ -174,6 +174,33 @@ def test_ambiguous_request_is_refused(shared, name):
     assert json.loads(c.response().body) == {"echo": "after"}
 
 
+ODD_BYTES = [bytes([c]) for c in list(range(0x00, 0x20)) + list(range(0x7f, 0x100))]
+TE_PLACES = ["%sTransfer-Encoding: chunked", "Trans%sfer-Encoding: chunked", "Transfer-Encoding%s: chunked",
+             "Transfer-Encoding:%schunked", "Transfer-Encoding: %schunked", "Transfer-Encoding: chu%snked",
+             "Transfer-Encoding: chunked%s", "Transfer-Encoding: chunked%s, ", "Transfer-Encoding: x%schunked",
+             "%s: x\r\nTransfer-Encoding: gzip%schunked"]
+
+
+@pytest.mark.parametrize("place", TE_PLACES)
+def test_smuggler_matrix(shared, place):
+    """Every control and high byte in every place around `Transfer-Encoding: chunked`: only blanks
+    beside the value are the same thing, nothing else is ever taken for it."""
+    r, b = shared
+    before = b.bytes_in
+    for byte in ODD_BYTES:
+        line = place.encode().replace(b"%s", byte)
+        blank = byte in b" \t" and place in ("Transfer-Encoding:%schunked", "Transfer-Encoding: %schunked",
+                                             "Transfer-Encoding: chunked%s")
+        if blank:
+            continue
+        c = Client(r.port)
+        c.send(P + line + b"\r\n\r\n" + CHUNKED)
+        got = c.response()
+        assert got.status in (400, 501), line
+        c.close()
+    assert b.bytes_in == before
+
+
 def test_accepted_oddities(shared):
     """What is legal, if rare, is accepted, and re-serialised for the backend."""
     r, b = shared
@@ -258,7 +285,7 @@ def test_answer_before_the_body_has_come(router, backend):
 def test_limits_of_heads(router, backend):
     """431, 414, 413 and 408, each without the backend's knowledge."""
     b = backend()
-    r = router([b.url], limits={"head": "8KiB", "headers": 20, "body": "64KiB", "scan": "64KiB"}, timeouts={"head": "500ms"})
+    r = router([b.url], limits={"head": "16KiB", "headers": 20, "body": "64KiB", "scan": "64KiB"}, timeouts={"head": "500ms"})
 
     def refused(raw, status, code):
         c = Client(r.port)
@@ -267,7 +294,7 @@ def test_limits_of_heads(router, backend):
         assert (got.status, json.loads(got.body)["error"]["code"]) == (status, code)
         c.to_end(3)
 
-    refused(P + b"X: " + b"a" * 9000 + b"\r\n\r\n", 431, "header_too_large")
+    refused(P + b"X: " + b"a" * 9000 + b"\r\nY: " + b"a" * 9000 + b"\r\n\r\n", 431, "header_too_large")
     refused(P + b"".join(b"X-%d: 1\r\n" % i for i in range(30)) + b"\r\n", 431, "header_too_large")
     refused(b"POST /v1/chat/completions?" + b"a" * 9000 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 414, "uri_too_long")
     refused(P + b"Content-Length: 65537\r\n\r\n", 413, "body_too_large")

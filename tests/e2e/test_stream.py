@@ -143,6 +143,27 @@ def test_large_answer(router, backend, framing):
     assert hashlib.sha256(got.body).hexdigest() == whole
 
 
+def test_client_that_keeps_pace_does_not_stall(router, backend):
+    """A client that takes bytes about as fast as the backend sends them fills the router's
+    buffer and empties it again in the same turn, over and over. Reading of the backend was
+    stopped at the full buffer; it must go on when the buffer is empty, whoever emptied it: a
+    stream stood still for ever when the router's own next write did, and not the client's event."""
+    block = os.urandom(1 << 16)
+
+    def play(p, q):
+        p.send(head(Content_Type="application/octet-stream", Content_Length=4 << 20))
+        for _ in range((4 << 20) // len(block)):
+            p.send(block)
+
+    b = backend(play)
+    r = router([b.url], limits={"client_buffer": "16KiB"})
+    c = Client(r.port, rcvbuf=32768)
+    for _ in range(30):
+        c.post(chat_body())
+        got = c.response(timeout=5)
+        assert got.cut is None and got.body == block * 64
+
+
 def test_slow_reader_holds_its_own_backend_only(router, backend):
     """A client that stops reading 64 MiB: the router's memory stays within its limits, its
     backend is read no further, other clients are served as fast as ever, and it gets every
