@@ -7,11 +7,20 @@
 static void print_backends(yyjson_val *root)
 {
 	static const struct ctl_column cols[] = {
-		{ "NAME", "name", CTL_TEXT },	  { "POOL", "pool", CTL_TEXT },		 { "ADDRESS", "address", CTL_TEXT },
-		{ "STATE", "state", CTL_TEXT },	  { "IN-FLIGHT", "in_flight", CTL_COUNT }, { "CAP", "cap", CTL_COUNT },
-		{ "RUNNING", "running", CTL_COUNT }, { "WAITING", "waiting", CTL_COUNT },  { "KV", "kv_used", CTL_PERCENT },
-		{ "WAIT-S", "wait_s", CTL_REAL3 },  { "SPEED", "speed", CTL_REAL3 },	 { "BLOCKS", "index_blocks", CTL_COUNT },
-		{ "REQUESTS", "requests", CTL_COUNT }, { NULL, NULL, CTL_TEXT },
+		{ "NAME", "name", CTL_TEXT },
+		{ "POOL", "pool", CTL_TEXT },
+		{ "ADDRESS", "address", CTL_TEXT },
+		{ "STATE", "state", CTL_TEXT },
+		{ "IN-FLIGHT", "in_flight", CTL_COUNT },
+		{ "CAP", "cap", CTL_COUNT },
+		{ "RUNNING", "running", CTL_COUNT },
+		{ "WAITING", "waiting", CTL_COUNT },
+		{ "KV", "kv_used", CTL_PERCENT },
+		{ "WAIT-S", "wait_s", CTL_REAL3 },
+		{ "SPEED", "speed", CTL_REAL3 },
+		{ "BLOCKS", "index_blocks", CTL_COUNT },
+		{ "REQUESTS", "requests", CTL_COUNT },
+		{ NULL, NULL, CTL_TEXT },
 	};
 
 	ctl_table(yyjson_obj_get(root, "backends"), cols, "");

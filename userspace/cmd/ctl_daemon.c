@@ -5,7 +5,10 @@
 #include "cmd/ctl.h"
 
 static const struct ctl_column doctor_columns[] = {
-	{ "CHECK", "check", CTL_TEXT }, { "RESULT", "result", CTL_TEXT }, { "DETAIL", "detail", CTL_TEXT }, { NULL, NULL, CTL_TEXT },
+	{ "CHECK", "check", CTL_TEXT },
+	{ "RESULT", "result", CTL_TEXT },
+	{ "DETAIL", "detail", CTL_TEXT },
+	{ NULL, NULL, CTL_TEXT },
 };
 
 static int do_doctor(const struct ctl *c, int argc, char **argv)
@@ -20,7 +23,7 @@ static int do_doctor(const struct ctl *c, int argc, char **argv)
 		fputs(r.text, stdout);
 	else if (ok)
 		ctl_table(checks, doctor_columns, "");
-	yyjson_arr_foreach(checks, i, max, row) {
+	yyjson_arr_foreach (checks, i, max, row) {
 		const char *result = yyjson_get_str(yyjson_obj_get(row, "result"));
 
 		if (!result || !strcmp(result, "fail"))
@@ -37,7 +40,8 @@ static int do_reload(const struct ctl *c, int argc, char **argv)
 
 static int do_upgrade(const struct ctl *c, int argc, char **argv)
 {
-	return ctl_error(c, CTL_FAILED, "not_in_this_version", "upgrade: not in this version; restart the service to change versions");
+	return ctl_error(c, CTL_FAILED, "not_in_this_version",
+			 "upgrade: not in this version; restart the service to change versions");
 }
 
 const struct ctl_command ctl_daemon_commands[] = {

@@ -62,12 +62,14 @@ static size_t ctl_receive(char *data, size_t size, size_t n, void *ctx)
 static void ctl_say_error(const struct ctl *c, const struct ctl_reply *r)
 {
 	yyjson_val *e = yyjson_obj_get(yyjson_doc_get_root(r->doc), "error");
-	const char *code = yyjson_get_str(yyjson_obj_get(e, "code")), *message = yyjson_get_str(yyjson_obj_get(e, "message"));
+	const char *code = yyjson_get_str(yyjson_obj_get(e, "code")),
+		   *message = yyjson_get_str(yyjson_obj_get(e, "message"));
 
 	ctl_error(c, 1, code ? code : "bad_answer", "%s", message ? message : "the daemon's answer can't be read");
 }
 
-bool ctl_request(const struct ctl *c, const char *method, const char *path, const void *body, size_t len, struct ctl_reply *out)
+bool ctl_request(const struct ctl *c, const char *method, const char *path, const void *body, size_t len,
+		 struct ctl_reply *out)
 {
 	struct curl_slist *headers = NULL;
 	struct ctl_buffer b = { 0 };

@@ -60,12 +60,21 @@ static const char *guess_path(const char *body, size_t len)
 static void print_explain(yyjson_val *root)
 {
 	static const struct ctl_column cols[] = {
-		{ "NAME", "name", CTL_TEXT },	     { "CHOSEN", "chosen", CTL_YESNO },	      { "WHY", "why", CTL_TEXT },
-		{ "MATCH", "match_tokens", CTL_COUNT }, { "WAIT-MS", "wait_ms", CTL_REAL1 },   { "PREFILL-MS", "prefill_ms", CTL_REAL1 },
-		{ "TTFT-MS", "ttft_ms", CTL_REAL1 }, { "CONGESTION-MS", "congestion_ms", CTL_REAL1 }, { "DECODE-MS", "decode_ms", CTL_REAL1 },
-		{ "ADAPTER-MS", "adapter_ms", CTL_REAL1 }, { "COST-MS", "cost_ms", CTL_REAL1 }, { NULL, NULL, CTL_TEXT },
+		{ "NAME", "name", CTL_TEXT },
+		{ "CHOSEN", "chosen", CTL_YESNO },
+		{ "WHY", "why", CTL_TEXT },
+		{ "MATCH", "match_tokens", CTL_COUNT },
+		{ "WAIT-MS", "wait_ms", CTL_REAL1 },
+		{ "PREFILL-MS", "prefill_ms", CTL_REAL1 },
+		{ "TTFT-MS", "ttft_ms", CTL_REAL1 },
+		{ "CONGESTION-MS", "congestion_ms", CTL_REAL1 },
+		{ "DECODE-MS", "decode_ms", CTL_REAL1 },
+		{ "ADAPTER-MS", "adapter_ms", CTL_REAL1 },
+		{ "COST-MS", "cost_ms", CTL_REAL1 },
+		{ NULL, NULL, CTL_TEXT },
 	};
-	const char *pool = yyjson_get_str(yyjson_obj_get(root, "pool")), *policy = yyjson_get_str(yyjson_obj_get(root, "policy"));
+	const char *pool = yyjson_get_str(yyjson_obj_get(root, "pool")),
+		   *policy = yyjson_get_str(yyjson_obj_get(root, "policy"));
 
 	printf("pool %s, policy %s, %llu tokens in %llu blocks\n\n", pool ? pool : "?", policy ? policy : "?",
 	       (unsigned long long)yyjson_get_uint(yyjson_obj_get(root, "tokens")),
@@ -104,6 +113,7 @@ static int do_explain(const struct ctl *c, int argc, char **argv)
 }
 
 const struct ctl_command ctl_route_commands[] = {
-	{ "route", "explain", "FILE [PATH]", 1, 2, "where a request body (- for stdin) would go and why; no side effects", do_explain },
+	{ "route", "explain", "FILE [PATH]", 1, 2,
+	  "where a request body (- for stdin) would go and why; no side effects", do_explain },
 	{ NULL, NULL, NULL, 0, 0, NULL, NULL },
 };

@@ -17,25 +17,35 @@ static const char *get_str(yyjson_val *o, const char *key)
 }
 
 static const struct ctl_column backend_columns[] = {
-	{ "NAME", "name", CTL_TEXT },	       { "STATE", "state", CTL_TEXT },	      { "IN-FLIGHT", "in_flight", CTL_COUNT },
-	{ "CAP", "cap", CTL_COUNT },	       { "RUNNING", "running", CTL_COUNT },   { "WAITING", "waiting", CTL_COUNT },
-	{ "KV", "kv_used", CTL_PERCENT },      { "STALE", "stale", CTL_YESNO },	      { "HIT-PRED", "hit_predicted", CTL_PERCENT },
-	{ "HIT-REP", "hit_reported", CTL_PERCENT }, { "SPEED", "speed", CTL_REAL3 },  { NULL, NULL, CTL_TEXT },
+	{ "NAME", "name", CTL_TEXT },
+	{ "STATE", "state", CTL_TEXT },
+	{ "IN-FLIGHT", "in_flight", CTL_COUNT },
+	{ "CAP", "cap", CTL_COUNT },
+	{ "RUNNING", "running", CTL_COUNT },
+	{ "WAITING", "waiting", CTL_COUNT },
+	{ "KV", "kv_used", CTL_PERCENT },
+	{ "STALE", "stale", CTL_YESNO },
+	{ "HIT-PRED", "hit_predicted", CTL_PERCENT },
+	{ "HIT-REP", "hit_reported", CTL_PERCENT },
+	{ "SPEED", "speed", CTL_REAL3 },
+	{ NULL, NULL, CTL_TEXT },
 };
 
 static void print_status(yyjson_val *root)
 {
-	yyjson_val *flows = yyjson_obj_get(root, "flows"), *conns = yyjson_obj_get(root, "connections"), *dp = yyjson_obj_get(root, "datapath"), *pool;
+	yyjson_val *flows = yyjson_obj_get(root, "flows"), *conns = yyjson_obj_get(root, "connections"),
+		   *dp = yyjson_obj_get(root, "datapath"), *pool;
 	size_t i, max;
 
 	printf("version      %s\n", get_str(root, "version"));
-	printf("router pid   %llu%s\n", get_uint(root, "router_pid"), yyjson_get_bool(yyjson_obj_get(root, "draining")) ? " (draining)" : "");
+	printf("router pid   %llu%s\n", get_uint(root, "router_pid"),
+	       yyjson_get_bool(yyjson_obj_get(root, "draining")) ? " (draining)" : "");
 	printf("uptime       %.0f s\n", yyjson_get_num(yyjson_obj_get(root, "uptime_s")));
 	printf("datapath     %s (%s)\n", get_str(dp, "mode"), get_str(dp, "reason"));
 	printf("flows        %llu splice, %llu relay\n", get_uint(flows, "splice"), get_uint(flows, "relay"));
 	printf("connections  %llu client, %llu upstream\n", get_uint(conns, "client"), get_uint(conns, "upstream"));
 	printf("queued       %llu\n", get_uint(root, "queued"));
-	yyjson_arr_foreach(yyjson_obj_get(root, "pools"), i, max, pool) {
+	yyjson_arr_foreach (yyjson_obj_get(root, "pools"), i, max, pool) {
 		printf("\npool %s, policy %s\n", get_str(pool, "name"), get_str(pool, "policy"));
 		ctl_table(yyjson_obj_get(pool, "backends"), backend_columns, "  ");
 	}
@@ -49,11 +59,20 @@ static int do_status(const struct ctl *c, int argc, char **argv)
 static void print_pools(yyjson_val *root)
 {
 	static const struct ctl_column cols[] = {
-		{ "NAME", "name", CTL_TEXT },	      { "POLICY", "policy", CTL_TEXT },		  { "BACKENDS", "backends", CTL_COUNT },
-		{ "ELIGIBLE", "eligible", CTL_COUNT }, { "QUEUED", "queued", CTL_COUNT },	  { "SATURATION", "saturation", CTL_REAL3 },
-		{ "ASSIGNED", "assigned", CTL_COUNT }, { "RETRIES", "retries", CTL_COUNT },	  { "BLOCKS", "index_blocks", CTL_COUNT },
-		{ "DEFAULT", "default", CTL_YESNO },   { "MODELS", "models", CTL_LIST },	  { "ADAPTERS", "adapters", CTL_LIST },
-		{ "ALIASES", "aliases", CTL_LIST },    { NULL, NULL, CTL_TEXT },
+		{ "NAME", "name", CTL_TEXT },
+		{ "POLICY", "policy", CTL_TEXT },
+		{ "BACKENDS", "backends", CTL_COUNT },
+		{ "ELIGIBLE", "eligible", CTL_COUNT },
+		{ "QUEUED", "queued", CTL_COUNT },
+		{ "SATURATION", "saturation", CTL_REAL3 },
+		{ "ASSIGNED", "assigned", CTL_COUNT },
+		{ "RETRIES", "retries", CTL_COUNT },
+		{ "BLOCKS", "index_blocks", CTL_COUNT },
+		{ "DEFAULT", "default", CTL_YESNO },
+		{ "MODELS", "models", CTL_LIST },
+		{ "ADAPTERS", "adapters", CTL_LIST },
+		{ "ALIASES", "aliases", CTL_LIST },
+		{ NULL, NULL, CTL_TEXT },
 	};
 
 	ctl_table(yyjson_obj_get(root, "pools"), cols, "");
@@ -67,7 +86,7 @@ static int do_pool_list(const struct ctl *c, int argc, char **argv)
 static void print_flows(yyjson_val *root)
 {
 	static const struct ctl_column cols[] = {
-		{ "SLOT", "slot", CTL_COUNT },	  { "STATE", "state", CTL_TEXT }, { "POOL", "pool", CTL_TEXT },
+		{ "SLOT", "slot", CTL_COUNT },	    { "STATE", "state", CTL_TEXT },    { "POOL", "pool", CTL_TEXT },
 		{ "BACKEND", "backend", CTL_TEXT }, { "WORKER", "worker", CTL_COUNT }, { "AGE-S", "age_s", CTL_REAL1 },
 		{ NULL, NULL, CTL_TEXT },
 	};
@@ -85,9 +104,10 @@ static int do_flow_list(const struct ctl *c, int argc, char **argv)
 static void print_prefixes(yyjson_val *root)
 {
 	static const struct ctl_column cols[] = {
-		{ "POOL", "pool", CTL_TEXT },	     { "HASH", "hash", CTL_TEXT },
+		{ "POOL", "pool", CTL_TEXT },	   { "HASH", "hash", CTL_TEXT },
 		{ "SHARE", "share", CTL_PERCENT }, { "REQUESTS", "requests", CTL_REAL1 },
-		{ "BLOCKS", "blocks", CTL_COUNT }, { "NODES", "nodes", CTL_COUNT }, { NULL, NULL, CTL_TEXT },
+		{ "BLOCKS", "blocks", CTL_COUNT }, { "NODES", "nodes", CTL_COUNT },
+		{ NULL, NULL, CTL_TEXT },
 	};
 
 	ctl_table(yyjson_obj_get(root, "prefixes"), cols, "");

@@ -14,7 +14,7 @@ static void cell_list(yyjson_val *v, char *buf, size_t len)
 	yyjson_val *e;
 
 	snprintf(buf, len, "-");
-	yyjson_arr_foreach(v, i, max, e) {
+	yyjson_arr_foreach (v, i, max, e) {
 		const char *s = yyjson_is_obj(e) ? yyjson_get_str(yyjson_obj_get(e, "alias")) : yyjson_get_str(e);
 
 		if (n < len)
@@ -29,27 +29,13 @@ static void cell_text(yyjson_val *v, enum ctl_kind kind, char *buf, size_t len)
 		return;
 	}
 	switch (kind) {
-	case CTL_TEXT:
-		snprintf(buf, len, "%s", yyjson_is_str(v) ? yyjson_get_str(v) : "?");
-		break;
-	case CTL_COUNT:
-		snprintf(buf, len, "%llu", (unsigned long long)yyjson_get_uint(v));
-		break;
-	case CTL_REAL1:
-		snprintf(buf, len, "%.1f", yyjson_get_num(v));
-		break;
-	case CTL_REAL3:
-		snprintf(buf, len, "%.3f", yyjson_get_num(v));
-		break;
-	case CTL_PERCENT:
-		snprintf(buf, len, "%.1f%%", 100 * yyjson_get_num(v));
-		break;
-	case CTL_YESNO:
-		snprintf(buf, len, "%s", yyjson_get_bool(v) ? "yes" : "no");
-		break;
-	case CTL_LIST:
-		cell_list(v, buf, len);
-		break;
+	case CTL_TEXT: snprintf(buf, len, "%s", yyjson_is_str(v) ? yyjson_get_str(v) : "?"); break;
+	case CTL_COUNT: snprintf(buf, len, "%llu", (unsigned long long)yyjson_get_uint(v)); break;
+	case CTL_REAL1: snprintf(buf, len, "%.1f", yyjson_get_num(v)); break;
+	case CTL_REAL3: snprintf(buf, len, "%.3f", yyjson_get_num(v)); break;
+	case CTL_PERCENT: snprintf(buf, len, "%.1f%%", 100 * yyjson_get_num(v)); break;
+	case CTL_YESNO: snprintf(buf, len, "%s", yyjson_get_bool(v) ? "yes" : "no"); break;
+	case CTL_LIST: cell_list(v, buf, len); break;
 	}
 }
 
@@ -76,7 +62,7 @@ void ctl_table(yyjson_val *rows, const struct ctl_column *cols, const char *inde
 
 	for (; cols[n].title && n < CTL_COLUMNS_MAX; n++)
 		width[n] = (int)strlen(cols[n].title);
-	yyjson_arr_foreach(rows, i, max, row)
+	yyjson_arr_foreach (rows, i, max, row)
 		for (size_t k = 0; k < n; k++) {
 			cell_text(yyjson_obj_get(row, cols[k].key), cols[k].kind, cell, sizeof(cell));
 			if ((int)strlen(cell) > width[k])
@@ -85,7 +71,7 @@ void ctl_table(yyjson_val *rows, const struct ctl_column *cols, const char *inde
 	fputs(indent, stdout);
 	for (size_t k = 0; k < n; k++)
 		put_cell(cols[k].title, width[k], kind_left(cols[k].kind), k + 1 == n);
-	yyjson_arr_foreach(rows, i, max, row) {
+	yyjson_arr_foreach (rows, i, max, row) {
 		fputs(indent, stdout);
 		for (size_t k = 0; k < n; k++) {
 			cell_text(yyjson_obj_get(row, cols[k].key), cols[k].kind, cell, sizeof(cell));

@@ -18,7 +18,8 @@ static const struct {
 };
 #define N_OPTIONS (sizeof(options) / sizeof(*options))
 
-static const struct ctl_command *const tables[] = { ctl_status_commands, ctl_backend_commands, ctl_route_commands, ctl_daemon_commands };
+static const struct ctl_command *const tables[] = { ctl_status_commands, ctl_backend_commands, ctl_route_commands,
+						    ctl_daemon_commands };
 #define N_TABLES (sizeof(tables) / sizeof(*tables))
 
 static void usage(FILE *out)
@@ -28,13 +29,14 @@ static void usage(FILE *out)
 	fputs("Usage: kvsteerctl [-s SOCKET] [-j] NOUN [VERB] [ARGUMENT]\n\nCommands:\n", out);
 	for (size_t t = 0; t < N_TABLES; t++)
 		for (const struct ctl_command *c = tables[t]; c->noun; c++) {
-			snprintf(text, sizeof(text), "%s%s%s%s%s", c->noun, c->verb ? " " : "", c->verb ? c->verb : "", c->args ? " " : "",
-				 c->args ? c->args : "");
+			snprintf(text, sizeof(text), "%s%s%s%s%s", c->noun, c->verb ? " " : "", c->verb ? c->verb : "",
+				 c->args ? " " : "", c->args ? c->args : "");
 			fprintf(out, "  %-28s %s\n", text, c->help);
 		}
 	fputs("\nOptions:\n", out);
 	for (size_t i = 0; i < N_OPTIONS; i++) {
-		snprintf(text, sizeof(text), "--%s%s%s", options[i].opt.name, options[i].arg ? " " : "", options[i].arg ? options[i].arg : "");
+		snprintf(text, sizeof(text), "--%s%s%s", options[i].opt.name, options[i].arg ? " " : "",
+			 options[i].arg ? options[i].arg : "");
 		fprintf(out, "  -%c, %-24s %s\n", options[i].opt.val, text, options[i].help);
 	}
 	fputs("\nExit: 0 done, 1 failed, 2 wrong usage.\n", out);
@@ -55,12 +57,14 @@ static int run(const struct ctl *ctl, int argc, char **argv)
 			if (c->verb && (argc < 2 || strcmp(c->verb, argv[1])))
 				continue;
 			if (args < c->min_args || args > c->max_args)
-				return ctl_error(ctl, CTL_USAGE, "usage", "usage: kvsteerctl %s%s%s%s%s", c->noun, c->verb ? " " : "",
-						 c->verb ? c->verb : "", c->args ? " " : "", c->args ? c->args : "");
+				return ctl_error(ctl, CTL_USAGE, "usage", "usage: kvsteerctl %s%s%s%s%s", c->noun,
+						 c->verb ? " " : "", c->verb ? c->verb : "", c->args ? " " : "",
+						 c->args ? c->args : "");
 			return c->fn(ctl, args, argv + skip);
 		}
 	if (noun)
-		return ctl_error(ctl, CTL_USAGE, "usage", "%s %s: no such command; see kvsteerctl --help", argv[0], argc > 1 ? argv[1] : "");
+		return ctl_error(ctl, CTL_USAGE, "usage", "%s %s: no such command; see kvsteerctl --help", argv[0],
+				 argc > 1 ? argv[1] : "");
 	return ctl_error(ctl, CTL_USAGE, "usage", "%s: no such command; see kvsteerctl --help", argv[0]);
 }
 
@@ -74,21 +78,11 @@ int main(int argc, char **argv)
 		longopts[i] = options[i].opt;
 	while ((c = getopt_long(argc, argv, "s:jVh", longopts, NULL)) != -1) {
 		switch (c) {
-		case 's':
-			ctl.socket = optarg;
-			break;
-		case 'j':
-			ctl.json = true;
-			break;
-		case 'V':
-			puts("kvsteerctl " KVSTEER_VERSION);
-			return 0;
-		case 'h':
-			usage(stdout);
-			return 0;
-		default:
-			usage(stderr);
-			return CTL_USAGE;
+		case 's': ctl.socket = optarg; break;
+		case 'j': ctl.json = true; break;
+		case 'V': puts("kvsteerctl " KVSTEER_VERSION); return 0;
+		case 'h': usage(stdout); return 0;
+		default: usage(stderr); return CTL_USAGE;
 		}
 	}
 	if (optind == argc) {

@@ -24,7 +24,9 @@ static const struct {
 
 static void usage(FILE *out)
 {
-	fputs("Usage: kvsteerd -c FILE [--check]\n       kvsteerd --config-reference | --version | --help\n\nOptions:\n", out);
+	fputs("Usage: kvsteerd -c FILE [--check]\n       kvsteerd --config-reference | --version | "
+	      "--help\n\nOptions:\n",
+	      out);
 	for (size_t i = 0; i < N_OPTIONS; i++) {
 		char name[64];
 		int c = options[i].opt.val;
@@ -37,7 +39,8 @@ static void usage(FILE *out)
 			fprintf(out, "      %-22s %s\n", name, options[i].help);
 	}
 	fputs("\nSignals: SIGHUP reloads, SIGTERM and SIGINT drain (a second one ends at once).\n"
-	      "Exit: 0 good or drained, 1 failed, 2 wrong usage or configuration.\n", out);
+	      "Exit: 0 good or drained, 1 failed, 2 wrong usage or configuration.\n",
+	      out);
 }
 
 static int check(const char *file)
@@ -54,8 +57,9 @@ static int check(const char *file)
 	}
 	for (unsigned i = 0; i < cfg->n_pools; i++)
 		backends += cfg->pools[i].n_backends;
-	printf("%s: good: %u listener%s, %u pool%s, %u backend%s\n", file, cfg->n_listeners, cfg->n_listeners == 1 ? "" : "s",
-	       cfg->n_pools, cfg->n_pools == 1 ? "" : "s", backends, backends == 1 ? "" : "s");
+	printf("%s: good: %u listener%s, %u pool%s, %u backend%s\n", file, cfg->n_listeners,
+	       cfg->n_listeners == 1 ? "" : "s", cfg->n_pools, cfg->n_pools == 1 ? "" : "s", backends,
+	       backends == 1 ? "" : "s");
 	config_unref(cfg);
 	return 0;
 }
@@ -71,24 +75,12 @@ int main(int argc, char **argv)
 		longopts[i] = options[i].opt;
 	while ((c = getopt_long(argc, argv, "c:hV", longopts, NULL)) != -1) {
 		switch (c) {
-		case 'c':
-			file = optarg;
-			break;
-		case 'k':
-			only_check = true;
-			break;
-		case 'r':
-			schema_write_reference(stdout);
-			return fflush(stdout) ? 1 : 0;
-		case 'V':
-			puts("kvsteerd " KVSTEER_VERSION);
-			return 0;
-		case 'h':
-			usage(stdout);
-			return 0;
-		default:
-			usage(stderr);
-			return 2;
+		case 'c': file = optarg; break;
+		case 'k': only_check = true; break;
+		case 'r': schema_write_reference(stdout); return fflush(stdout) ? 1 : 0;
+		case 'V': puts("kvsteerd " KVSTEER_VERSION); return 0;
+		case 'h': usage(stdout); return 0;
+		default: usage(stderr); return 2;
 		}
 	}
 	if (optind < argc) {

@@ -50,8 +50,8 @@ static socklen_t address_fill(int family, const void *addr, uint16_t port, struc
 }
 
 /* Splits HOST[:PORT] of n bytes; a host in brackets is IPv6. *port_s NULL: none given. */
-static int address_split(const char *s, size_t n, char *host, size_t host_len, int *bracketed, const char **port_s, size_t *port_n,
-			 char *what, size_t len)
+static int address_split(const char *s, size_t n, char *host, size_t host_len, int *bracketed, const char **port_s,
+			 size_t *port_n, char *what, size_t len)
 {
 	const char *end = s + n, *h = s, *h_end;
 
@@ -186,7 +186,8 @@ static int address_path_ok(const char *p)
 		if (*p == '/') {
 			const char *q = p + 1;
 
-			if (*q == '/' || (*q == '.' && (!q[1] || q[1] == '/' || (q[1] == '.' && (!q[2] || q[2] == '/')))))
+			if (*q == '/' ||
+			    (*q == '.' && (!q[1] || q[1] == '/' || (q[1] == '.' && (!q[2] || q[2] == '/')))))
 				return 0;
 		}
 	}

@@ -91,7 +91,8 @@ static int check_aliases(struct loader *l, const struct config_pool *p)
 			return load_fail(l, load_mark_find(l, &p->aliases[i].model),
 					 "not one of this pool's models or adapters");
 	if (p->adapters.n && !p->models.n)
-		return load_fail(l, load_mark_find(l, &p->adapters.v), "adapters need a base model: the first of \"models\"");
+		return load_fail(l, load_mark_find(l, &p->adapters.v),
+				 "adapters need a base model: the first of \"models\"");
 	return 0;
 }
 
@@ -112,7 +113,8 @@ static int check_pool(struct loader *l, struct config *cfg, struct config_pool *
 	if (p->any_model) {
 		if (*any)
 			return load_fail(l, load_mark_find(l, &p->backends),
-					 "its pool needs \"models\": pool \"%s\" takes every model already", (*any)->name);
+					 "its pool needs \"models\": pool \"%s\" takes every model already",
+					 (*any)->name);
 		*any = p;
 	}
 	r = check_aliases(l, p);
@@ -120,7 +122,8 @@ static int check_pool(struct loader *l, struct config *cfg, struct config_pool *
 		return r;
 	m = load_mark_find(l, &p->prefix_length);
 	if (m && p->policy != CONFIG_POLICY_PREFIX_AWARE)
-		return load_fail(l, m, "only with policy: prefix_aware; this pool's policy is %s", config_policy_name(p->policy));
+		return load_fail(l, m, "only with policy: prefix_aware; this pool's policy is %s",
+				 config_policy_name(p->policy));
 	if (p->scrape.stale_ns <= p->scrape.interval_ns) {
 		m = load_mark_find(l, &p->scrape.stale_ns);
 		if (!m)
@@ -167,8 +170,9 @@ static int check_backend_names(struct loader *l, struct config *cfg)
 	for (unsigned i = 0; i < cfg->n_pools; i++)
 		total += cfg->pools[i].n_backends;
 	if (total > CONFIG_MAX_BACKENDS_TOTAL)
-		return load_fail(l, load_mark_find(l, &cfg->pools), "%zu backends in all pools together; allowed: at most %d",
-				 total, CONFIG_MAX_BACKENDS_TOTAL);
+		return load_fail(l, load_mark_find(l, &cfg->pools),
+				 "%zu backends in all pools together; allowed: at most %d", total,
+				 CONFIG_MAX_BACKENDS_TOTAL);
 	unnamed = calloc(total, sizeof(struct config_backend *));
 	names = calloc(total, sizeof(*names));
 	for (unsigned i = 0; unnamed && names && i < cfg->n_pools; i++)
@@ -195,10 +199,12 @@ static int check_backend_names(struct loader *l, struct config *cfg)
 			const char *text = b->name;
 
 			if (!m) {
-				const struct config_backend *key = b, **hit, **end = (const struct config_backend **)unnamed + n_unnamed;
+				const struct config_backend *key = b, **hit,
+							    **end = (const struct config_backend **)unnamed + n_unnamed;
 				bool elsewhere = false;
 
-				hit = bsearch(&key, unnamed, n_unnamed, sizeof(struct config_backend *), default_name_compare);
+				hit = bsearch(&key, unnamed, n_unnamed, sizeof(struct config_backend *),
+					      default_name_compare);
 				while (hit > (const struct config_backend **)unnamed && !strcmp(hit[-1]->name, b->name))
 					hit--;
 				for (; hit < end && !strcmp((*hit)->name, b->name) && !elsewhere; hit++)
@@ -208,7 +214,8 @@ static int check_backend_names(struct loader *l, struct config *cfg)
 				if (!text)
 					r = -ENOMEM;
 				else if (strlen(text) >= BACKEND_NAME_BYTES)
-					r = load_fail(l, load_mark_find(l, b), "too long to be its backend's name; give it a \"name\"");
+					r = load_fail(l, load_mark_find(l, b),
+						      "too long to be its backend's name; give it a \"name\"");
 			}
 			/* the URL's mark stands for a name that the file doesn't have */
 			name_add(names, &n, text, m ? (const void *)&b->name : (const void *)b);

@@ -63,7 +63,8 @@ unsigned load_word_distance(const char *a, const char *b)
 				best = d[i - 1][j] + 1;
 			if (d[i][j - 1] + 1 < best)
 				best = d[i][j - 1] + 1;
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+			    d[i - 2][j - 2] + 1 < best)
 				best = d[i - 2][j - 2] + 1;
 			d[i][j] = best;
 		}
@@ -76,8 +77,8 @@ const char *config_error_text(const struct config_error *err, char *buf, size_t 
 
 	if (err->line)
 		snprintf(where, sizeof(where), "%u:%u:", err->line, err->column);
-	snprintf(buf, len, "%s:%s %s%s%s%s%s%s", *err->file ? err->file : "config", where, err->key, *err->key ? ": " : "",
-		 *err->given ? "\"" : "", err->given, *err->given ? "\": " : "", err->message);
+	snprintf(buf, len, "%s:%s %s%s%s%s%s%s", *err->file ? err->file : "config", where, err->key,
+		 *err->key ? ": " : "", *err->given ? "\"" : "", err->given, *err->given ? "\": " : "", err->message);
 	for (char *p = buf; *p; p++)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)
 			*p = '?';

@@ -4,26 +4,19 @@
 #include "config/load.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "kvsteer/version.h"
 
 static const char *node_text(const yaml_node_t *node)
 {
 	switch (node->type) {
-	case YAML_SCALAR_NODE:
-		return (const char *)node->data.scalar.value;
-	case YAML_SEQUENCE_NODE:
-		return "a list";
-	case YAML_MAPPING_NODE:
-		return "a map";
-	default:
-		return "nothing";
+	case YAML_SCALAR_NODE: return (const char *)node->data.scalar.value;
+	case YAML_SEQUENCE_NODE: return "a list";
+	case YAML_MAPPING_NODE: return "a map";
+	default: return "nothing";
 	}
 }
 
@@ -212,7 +205,8 @@ static int load_unique_keys(struct loader *l, yaml_node_t *map)
 			if (!strcmp(node_text(key), node_text(other))) {
 				size_t old = path_push(l, "%s%s", l->path_len ? "." : "", node_text(key));
 				struct load_mark m = node_mark(l, key);
-				int r = load_fail(l, &m, "duplicate key; first at line %zu", other->start_mark.line + 1);
+				int r = load_fail(l, &m, "duplicate key; first at line %zu",
+						  other->start_mark.line + 1);
 
 				path_pop(l, old);
 				return r;
@@ -224,9 +218,15 @@ static int load_unique_keys(struct loader *l, yaml_node_t *map)
 
 static int load_aliases(struct loader *l, const struct schema_key *k, yaml_node_t *node, void *base)
 {
-	static const struct schema_key name = { .type = SCHEMA_MODEL, .size = sizeof(char *), .min = 1, .max = 256,
+	static const struct schema_key name = { .type = SCHEMA_MODEL,
+						.size = sizeof(char *),
+						.min = 1,
+						.max = 256,
 						.offset = offsetof(struct config_alias, alias) };
-	static const struct schema_key model = { .type = SCHEMA_MODEL, .size = sizeof(char *), .min = 1, .max = 256,
+	static const struct schema_key model = { .type = SCHEMA_MODEL,
+						 .size = sizeof(char *),
+						 .min = 1,
+						 .max = 256,
 						 .offset = offsetof(struct config_alias, model) };
 	struct config_alias *v;
 	size_t n, i = 0;
@@ -352,22 +352,17 @@ static int load_value(struct loader *l, const struct schema_key *k, yaml_node_t 
 
 	if (k->flags & SCHEMA_LATER)
 		return node ? load_later(l, k, node) : 0;
-	if (node && node->type == YAML_SCALAR_NODE && !node->data.scalar.length && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE) {
+	if (node && node->type == YAML_SCALAR_NODE && !node->data.scalar.length &&
+	    node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE) {
 		struct load_mark m = node_mark(l, node);
 		char allowed[288];
 
 		return load_fail(l, &m, "no value; allowed: %s", schema_allowed(k, allowed, sizeof(allowed)));
 	}
 	switch (k->type) {
-	case SCHEMA_MAP:
-		r = load_map(l, k, node, (char *)base + k->offset);
-		break;
-	case SCHEMA_LIST:
-		r = load_list(l, k, node, base);
-		break;
-	case SCHEMA_ALIASES:
-		r = load_aliases(l, k, node, base);
-		break;
+	case SCHEMA_MAP: r = load_map(l, k, node, (char *)base + k->offset); break;
+	case SCHEMA_LIST: r = load_list(l, k, node, base); break;
+	case SCHEMA_ALIASES: r = load_aliases(l, k, node, base); break;
 	default:
 		if (!node && !k->def)
 			return 0;
@@ -458,54 +453,4 @@ int config_load_buffer(const char *text, size_t len, const char *name, struct co
 	}
 	*out = cfg;
 	return 0;
-}
-
-/* Any kind of file, also a pipe, up to the limit and a byte more. */
-static int load_read(const char *path, char **text, size_t *len)
-{
-	size_t cap = CONFIG_MAX_FILE_BYTES + 1, n = 0;
-	struct stat st;
-	ssize_t got;
-	int fd, r = 0;
-
-	*text = NULL;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (!fstat(fd, &st) && S_ISDIR(st.st_mode))
-		r = -EISDIR;
-	else if (!(*text = malloc(cap)))
-		r = -ENOMEM;
-	while (!r && n < cap) {
-		got = read(fd, *text + n, cap - n);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			r = -errno;
-		if (got <= 0)
-			break;
-		n += (size_t)got;
-	}
-	close(fd);
-	*len = n;
-	return r;
-}
-
-int config_load_file(const char *path, struct config **out, struct config_error *err)
-{
-	size_t len = 0;
-	char *text;
-	int r;
-
-	*out = NULL;
-	r = load_read(path, &text, &len);
-	if (r) {
-		memset(err, 0, sizeof(*err));
-		snprintf(err->file, sizeof(err->file), "%s", path);
-		snprintf(err->message, sizeof(err->message), "cannot be read: %s", strerror(-r));
-	} else {
-		r = config_load_buffer(text, len, path, out, err);
-	}
-	free(text);
-	return r;
 }

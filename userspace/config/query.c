@@ -48,8 +48,9 @@ static bool path_ambiguous(const char *path, size_t len)
 	for (size_t i = 0; i < len; i++) {
 		size_t left = len - i;
 
-		if (path[i] == '%' && (left < 3 || !strncasecmp(path + i, "%2f", 3) || !strncasecmp(path + i, "%2e", 3) ||
-				       !strncasecmp(path + i, "%5c", 3) || !strncmp(path + i, "%00", 3)))
+		if (path[i] == '%' &&
+		    (left < 3 || !strncasecmp(path + i, "%2f", 3) || !strncasecmp(path + i, "%2e", 3) ||
+		     !strncasecmp(path + i, "%5c", 3) || !strncmp(path + i, "%00", 3)))
 			return true;
 		if (path[i] == '\\')
 			return true;

@@ -48,7 +48,10 @@ static void ref_row(FILE *out, const struct schema_key *k)
 	if (k->def)
 		fprintf(out, k->type == SCHEMA_LIST ? "`[%s]`" : "`%s`", k->def);
 	else
-		fputs(k->flags & SCHEMA_REQUIRED ? "required" : k->type == SCHEMA_LIST || k->type == SCHEMA_ALIASES ? "empty" : "", out);
+		fputs(k->flags & SCHEMA_REQUIRED			    ? "required"
+		      : k->type == SCHEMA_LIST || k->type == SCHEMA_ALIASES ? "empty"
+									    : "",
+		      out);
 	fputs(" | ", out);
 	ref_allowed(out, k);
 	fputs(" | ", out);
@@ -77,7 +80,8 @@ static void ref_section(FILE *out, const char *path, const struct schema_key *ke
 
 		if (!sub || (k->flags & SCHEMA_LATER))
 			continue;
-		snprintf(child, sizeof(child), "%s%s%s%s", path, *path ? "." : "", k->name, k->type == SCHEMA_LIST ? "[]" : "");
+		snprintf(child, sizeof(child), "%s%s%s%s", path, *path ? "." : "", k->name,
+			 k->type == SCHEMA_LIST ? "[]" : "");
 		ref_section(out, child, sub, k->doc);
 	}
 }
@@ -90,7 +94,10 @@ static void ref_later(FILE *out, const char *path, const struct schema_key *keys
 		snprintf(child, sizeof(child), "%s%s%s", path, *path ? "." : "", k->name);
 		if (k->flags & SCHEMA_LATER) {
 			fprintf(out, "| `%s` | %s%s%s | ", child, k->neutral && *k->neutral ? "`" : "",
-				!k->neutral ? "nothing" : *k->neutral ? k->neutral : "an empty one", k->neutral && *k->neutral ? "`" : "");
+				!k->neutral   ? "nothing"
+				: *k->neutral ? k->neutral
+					      : "an empty one",
+				k->neutral && *k->neutral ? "`" : "");
 			ref_cell(out, k->doc);
 			fputs(" |\n", out);
 			continue;
@@ -108,14 +115,21 @@ void schema_write_reference(FILE *out)
 		"# Configuration of kvsteer %s\n\n"
 		"One YAML file, given with `kvsteerd -c FILE`. One pool with its backends is enough:\n\n"
 		"```yaml\npools:\n  - backends: [http://10.0.0.1:8000, http://10.0.0.2:8000]\n```\n\n"
-		"`kvsteerd --check -c FILE` says whether a file is good (exit 0) or where its first fault is (exit 2). It needs\n"
-		"no privilege and no network: host names are resolved when the daemon starts and when it reloads, not by the check.\n"
-		"SIGHUP or `kvsteerctl reload` reads the file again; if it has a fault, the daemon says so and goes on with the old one.\n\n"
-		"Unknown and duplicate keys are errors. Sizes: bytes, or with `KiB`, `MiB`, `GiB`. Durations: with `us`, `ms`, `s`, `m`\n"
-		"or `h`. Booleans: `true`, `false`. A whole file that shows every key: [kvsteer.example.yaml](kvsteer.example.yaml).\n",
+		"`kvsteerd --check -c FILE` says whether a file is good (exit 0) or where its first fault is (exit 2). "
+		"It needs\n"
+		"no privilege and no network: host names are resolved when the daemon starts and when it reloads, not "
+		"by the check.\n"
+		"SIGHUP or `kvsteerctl reload` reads the file again; if it has a fault, the daemon says so and goes on "
+		"with the old one.\n\n"
+		"Unknown and duplicate keys are errors. Sizes: bytes, or with `KiB`, `MiB`, `GiB`. Durations: with "
+		"`us`, `ms`, `s`, `m`\n"
+		"or `h`. Booleans: `true`, `false`. A whole file that shows every key: "
+		"[kvsteer.example.yaml](kvsteer.example.yaml).\n",
 		KVSTEER_VERSION);
 	ref_section(out, "", schema_root.sub, "");
-	fputs("\n## Not in this version\n\nThese keys are known and refused by name, but for the value that switches the feature off.\n\n"
-	      "| key | accepted | what it will be |\n| --- | --- | --- |\n", out);
+	fputs("\n## Not in this version\n\nThese keys are known and refused by name, but for the value that switches "
+	      "the feature off.\n\n"
+	      "| key | accepted | what it will be |\n| --- | --- | --- |\n",
+	      out);
 	ref_later(out, "", schema_root.sub);
 }

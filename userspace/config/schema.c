@@ -21,8 +21,10 @@
 
 const struct schema_value schema_policies[] = {
 	{ "cost", CONFIG_POLICY_COST, 0, "predicted time to the first token plus the price of congestion" },
-	{ "prefix_aware", CONFIG_POLICY_PREFIX_AWARE, 0, "hash of the first `prefix_length`, overflow to the least busy" },
-	{ "session", CONFIG_POLICY_SESSION, 0, "hash of the first header of `session.headers` that the request has" },
+	{ "prefix_aware", CONFIG_POLICY_PREFIX_AWARE, 0, "hash of the first `prefix_length`, overflow to the "
+	  "least busy" },
+	{ "session", CONFIG_POLICY_SESSION, 0, "hash of the first header of `session.headers` that the "
+	  "request has" },
 	{ "least_request", CONFIG_POLICY_LEAST_REQUEST, 0, "fewest requests in flight" },
 	{ "round_robin", CONFIG_POLICY_ROUND_ROBIN, 0, "each in turn, the baseline" },
 	{ "weighted", CONFIG_POLICY_WEIGHTED, 0, "sum of six signals by `weights`" },
@@ -65,7 +67,8 @@ static const struct schema_value half_closes[] = {
 };
 static const struct schema_value on_aborts[] = {
 	{ "close", CONFIG_ON_ABORT_CLOSE, 0, "its connection is closed, so that the engine stops computing" },
-	{ "drain", CONFIG_ON_ABORT_DRAIN, 0, "the answer is read to its end and thrown away, for engines that an abort hurts" },
+	{ "drain", CONFIG_ON_ABORT_DRAIN, 0, "the answer is read to its end and thrown away, for engines that "
+	  "an abort hurts" },
 	{ NULL, 0, 0, NULL },
 };
 static const struct schema_value splices[] = {
@@ -92,9 +95,12 @@ static const struct schema_key listener_keys[] = {
 #define T struct config_admin
 static const struct schema_key admin_keys[] = {
 	{ "address", SCHEMA_ADDRESS, .flags = SCHEMA_OFF, FIELD(address), .def = "127.0.0.1:9090",
-	  .doc = "TCP listener of `/metrics`, `/healthz`, `/readyz` and the status page. Read only. `off`: none." },
-	{ "socket", SCHEMA_FILE, .flags = SCHEMA_OFF, FIELD(socket), RANGE(2, 107), .def = "/run/kvsteer/admin.sock",
-	  .doc = "Unix socket that kvsteerctl talks to, mode 0660. Where it can't be made, the daemon warns and goes on without. `off`: none." },
+	  .doc = "TCP listener of `/metrics`, `/healthz`, `/readyz` and the status page. Read only. `off`: "
+	  "none." },
+	{ "socket", SCHEMA_FILE, .flags = SCHEMA_OFF, FIELD(socket), RANGE(2, 107),
+	  .def = "/run/kvsteer/admin.sock",
+	  .doc = "Unix socket that kvsteerctl talks to, mode 0660. Where it can't be made, the daemon warns "
+	  "and goes on without. `off`: none." },
 	{ NULL },
 };
 #undef T
@@ -103,8 +109,10 @@ static const struct schema_key admin_keys[] = {
 static const struct schema_key log_keys[] = {
 	{ "access", SCHEMA_ACCESS, .offset = 0, .size = sizeof(T), .def = "stdout",
 	  .doc = "One line per request: `stdout`, `off`, or the absolute name of a file." },
-	{ "format", SCHEMA_ENUM, FIELD(format), .values = log_formats, .def = "kv", .doc = "Of the access log." },
-	{ "level", SCHEMA_ENUM, FIELD(level), .values = log_levels, .def = "info", .doc = "Of the daemon's own log on stderr." },
+	{ "format", SCHEMA_ENUM, FIELD(format), .values = log_formats, .def = "kv",
+	  .doc = "Of the access log." },
+	{ "level", SCHEMA_ENUM, FIELD(level), .values = log_levels, .def = "info",
+	  .doc = "Of the daemon's own log on stderr." },
 	{ NULL },
 };
 #undef T
@@ -112,39 +120,49 @@ static const struct schema_key log_keys[] = {
 #define T struct config_limits
 static const struct schema_key limit_keys[] = {
 	{ "scan", SCHEMA_SIZE, FIELD(scan_bytes), RANGE(64 * KIB, 256 * MIB), .def = "8MiB",
-	  .doc = "Request bodies up to this length are kept until the answer begins, so that the request can be sent again elsewhere; longer ones are forwarded as they arrive. At most `body`." },
-	{ "body", SCHEMA_SIZE, .flags = SCHEMA_ZERO, FIELD(body_bytes), RANGE(1 * KIB, 1024 * GIB), .def = "64MiB",
+	  .doc = "Request bodies up to this length are kept until the answer begins, so that the request can "
+	  "be sent again elsewhere; longer ones are forwarded as they arrive. At most `body`." },
+	{ "body", SCHEMA_SIZE, .flags = SCHEMA_ZERO, FIELD(body_bytes), RANGE(1 * KIB, 1024 * GIB),
+	  .def = "64MiB",
 	  .doc = "Longest request body, else 413. 0: no limit." },
 	{ "head", SCHEMA_SIZE, FIELD(head_bytes), RANGE(1 * KIB, 1 * MIB), .def = "32KiB",
 	  .doc = "Longest head of a request or an answer, else 431 or 502." },
-	{ "headers", SCHEMA_UINT, FIELD(headers), RANGE(8, 1000), .def = "100", .doc = "Most header lines of one head." },
+	{ "headers", SCHEMA_UINT, FIELD(headers), RANGE(8, 1000), .def = "100",
+	  .doc = "Most header lines of one head." },
 	{ "connections", SCHEMA_UINT, FIELD(connections), RANGE(1, 1000000), .def = "10000",
 	  .doc = "Most client connections at a time; more are answered 503." },
 	{ "client_buffer", SCHEMA_SIZE, FIELD(client_buffer_bytes), RANGE(16 * KIB, 64 * MIB), .def = "256KiB",
-	  .doc = "Bytes of an answer that are held for a client that reads slowly; then its backend is read no further." },
+	  .doc = "Bytes of an answer that are held for a client that reads slowly; then its backend is read "
+	  "no further." },
 	{ NULL },
 };
 #undef T
 
 #define T struct config_timeouts
 static const struct schema_key timeout_keys[] = {
-	{ "connect", SCHEMA_DURATION, FIELD(connect_ns), RANGE(10 * MS, 60 * SEC), .def = "2s", .doc = "TCP connect to a backend." },
+	{ "connect", SCHEMA_DURATION, FIELD(connect_ns), RANGE(10 * MS, 60 * SEC), .def = "2s",
+	  .doc = "TCP connect to a backend." },
 	{ "head", SCHEMA_DURATION, FIELD(head_ns), RANGE(100 * MS, 300 * SEC), .def = "10s",
 	  .doc = "From the first byte of a request's head to its end, else 408." },
 	{ "head_hold", SCHEMA_DURATION, FIELD(head_hold_ns), RANGE(100 * MS, 300 * SEC), .def = "10s",
 	  .doc = "For a body's bytes to go on arriving, and for the model's name to be seen in it, else 408." },
 	{ "first_token", SCHEMA_DURATION, FIELD(first_token_ns), RANGE(100 * MS, 24 * HOUR), .def = "300s",
-	  .doc = "From the request sent to the first event of a stream, else 504. Answers that don't stream have twice that until their head." },
+	  .doc = "From the request sent to the first event of a stream, else 504. Answers that don't stream "
+	  "have twice that until their head." },
 	{ "stream_idle", SCHEMA_DURATION, FIELD(stream_idle_ns), RANGE(100 * MS, 24 * HOUR), .def = "300s",
 	  .doc = "Longest silence of a backend inside an answer." },
 	{ "keepalive", SCHEMA_DURATION, FIELD(keepalive_ns), RANGE(100 * MS, 24 * HOUR), .def = "60s",
 	  .doc = "How long an idle client connection stays open." },
-	{ "upstream_idle", SCHEMA_DURATION, .flags = SCHEMA_ZERO, FIELD(upstream_idle_ns), RANGE(10 * MS, 1 * HOUR), .def = "3s",
-	  .doc = "How long an idle backend connection is kept for reuse; below the engine's own limit (uvicorn 5 s). 0: no reuse." },
-	{ "drain", SCHEMA_DURATION, .flags = SCHEMA_ZERO, FIELD(drain_ns), RANGE(100 * MS, 24 * HOUR), .def = "30s",
+	{ "upstream_idle", SCHEMA_DURATION, .flags = SCHEMA_ZERO, FIELD(upstream_idle_ns),
+	  RANGE(10 * MS, 1 * HOUR), .def = "3s",
+	  .doc = "How long an idle backend connection is kept for reuse; below the engine's own limit "
+	  "(uvicorn 5 s). 0: no reuse." },
+	{ "drain", SCHEMA_DURATION, .flags = SCHEMA_ZERO, FIELD(drain_ns), RANGE(100 * MS, 24 * HOUR),
+	  .def = "30s",
 	  .doc = "After SIGTERM: how long requests in flight may go on. 0: no time." },
 	{ "handover", SCHEMA_DURATION, FIELD(handover_ns), RANGE(1 * SEC, 168 * HOUR), .def = "1h",
-	  .doc = "How long an old process may go on with its streams after an upgrade. Accepted, and without effect until a version can upgrade in place." },
+	  .doc = "How long an old process may go on with its streams after an upgrade. Accepted, and without "
+	  "effect until a version can upgrade in place." },
 	{ NULL },
 };
 #undef T
@@ -157,8 +175,10 @@ static const struct schema_key cidr_item = { "", SCHEMA_CIDR, .size = sizeof(str
 
 #define T struct config_pool
 static const struct schema_key session_keys[] = {
-	{ "headers", SCHEMA_LIST, FIELD(session_headers.v), COUNT(session_headers.n), .item = &header_item, .def = "x-session-id",
-	  RANGE(1, 16), .doc = "Request headers that name the session, the first present counts. Read by `session` always; other policies may place a cold prompt by them." },
+	{ "headers", SCHEMA_LIST, FIELD(session_headers.v), COUNT(session_headers.n), .item = &header_item,
+	  .def = "x-session-id", RANGE(1, 16),
+	  .doc = "Request headers that name the session, the first present counts. Read by `session` always; "
+	  "other policies may place a cold prompt by them." },
 	{ NULL },
 };
 static const struct schema_key queue_keys[] = {
@@ -174,23 +194,34 @@ static const struct schema_key queue_keys[] = {
 static const struct schema_key weight_keys[] = {
 	{ "queue", SCHEMA_NUMBER, FIELD(queue), RANGE(0, 1000), .def = "2", .doc = "Few requests waiting." },
 	{ "kv_cache", SCHEMA_NUMBER, FIELD(kv_cache), RANGE(0, 1000), .def = "2", .doc = "KV cache free." },
-	{ "prefix", SCHEMA_NUMBER, FIELD(prefix), RANGE(0, 1000), .def = "3", .doc = "Share of the prompt that is cached." },
-	{ "running_requests", SCHEMA_NUMBER, FIELD(running_requests), RANGE(0, 1000), .def = "0", .doc = "Few requests in flight." },
-	{ "lora_affinity", SCHEMA_NUMBER, FIELD(lora_affinity), RANGE(0, 1000), .def = "1", .doc = "Adapter resident." },
-	{ "predicted_latency", SCHEMA_NUMBER, FIELD(predicted_latency), RANGE(0, 1000), .def = "0", .doc = "Low predicted time to the first token." },
+	{ "prefix", SCHEMA_NUMBER, FIELD(prefix), RANGE(0, 1000), .def = "3",
+	  .doc = "Share of the prompt that is cached." },
+	{ "running_requests", SCHEMA_NUMBER, FIELD(running_requests), RANGE(0, 1000), .def = "0",
+	  .doc = "Few requests in flight." },
+	{ "lora_affinity", SCHEMA_NUMBER, FIELD(lora_affinity), RANGE(0, 1000), .def = "1",
+	  .doc = "Adapter resident." },
+	{ "predicted_latency", SCHEMA_NUMBER, FIELD(predicted_latency), RANGE(0, 1000), .def = "0",
+	  .doc = "Low predicted time to the first token." },
 	{ NULL },
 };
 #undef T
 
 #define T struct config_profile
 static const struct schema_key profile_keys[] = {
-	{ "a_ms", SCHEMA_NUMBER, FIELD(a_ms), RANGE(0, 10000), .def = "15", .doc = "Fixed time of a step, ms." },
-	{ "b_us", SCHEMA_NUMBER, FIELD(b_us), RANGE(0, 1000000), .def = "62.5", .doc = "Per prefill token, us." },
-	{ "c_us", SCHEMA_NUMBER, FIELD(c_us), RANGE(0, 1000000), .def = "35", .doc = "Per decoding sequence, us." },
-	{ "d_ns", SCHEMA_NUMBER, FIELD(d_ns), RANGE(0, 1000000), .def = "17.8", .doc = "Per token of decoded context, ns." },
-	{ "e_ns", SCHEMA_NUMBER, FIELD(e_ns), RANGE(0, 1000000), .def = "0.7", .doc = "Per prefill token and token of its context, ns." },
-	{ "batch_tokens", SCHEMA_UINT, FIELD(batch_tokens), RANGE(16, 1048576), .def = "8192", .doc = "Token budget of a step." },
-	{ "max_seqs", SCHEMA_UINT, FIELD(max_seqs), RANGE(1, 65536), .def = "256", .doc = "Sequences that run at a time." },
+	{ "a_ms", SCHEMA_NUMBER, FIELD(a_ms), RANGE(0, 10000), .def = "15",
+	  .doc = "Fixed time of a step, ms." },
+	{ "b_us", SCHEMA_NUMBER, FIELD(b_us), RANGE(0, 1000000), .def = "62.5",
+	  .doc = "Per prefill token, us." },
+	{ "c_us", SCHEMA_NUMBER, FIELD(c_us), RANGE(0, 1000000), .def = "35",
+	  .doc = "Per decoding sequence, us." },
+	{ "d_ns", SCHEMA_NUMBER, FIELD(d_ns), RANGE(0, 1000000), .def = "17.8",
+	  .doc = "Per token of decoded context, ns." },
+	{ "e_ns", SCHEMA_NUMBER, FIELD(e_ns), RANGE(0, 1000000), .def = "0.7",
+	  .doc = "Per prefill token and token of its context, ns." },
+	{ "batch_tokens", SCHEMA_UINT, FIELD(batch_tokens), RANGE(16, 1048576), .def = "8192",
+	  .doc = "Token budget of a step." },
+	{ "max_seqs", SCHEMA_UINT, FIELD(max_seqs), RANGE(1, 65536), .def = "256",
+	  .doc = "Sequences that run at a time." },
 	{ NULL },
 };
 #undef T
@@ -199,10 +230,13 @@ static const struct schema_key profile_keys[] = {
 static const struct schema_key scrape_keys[] = {
 	{ "path", SCHEMA_URLPATH, FIELD(path), RANGE(2, 256), .def = "/metrics",
 	  .doc = "Of the engine's Prometheus page, below the backend's path prefix." },
-	{ "interval", SCHEMA_DURATION, FIELD(interval_ns), RANGE(250 * MS, 1 * HOUR), .def = "1s", .doc = "Mean time between two reads of a backend." },
+	{ "interval", SCHEMA_DURATION, FIELD(interval_ns), RANGE(250 * MS, 1 * HOUR), .def = "1s",
+	  .doc = "Mean time between two reads of a backend." },
 	{ "stale", SCHEMA_DURATION, FIELD(stale_ns), RANGE(500 * MS, 24 * HOUR), .def = "5s",
-	  .doc = "Counters older than this are unknown, not bad: the backend keeps its traffic by kvsteer's own counts. More than `interval`." },
-	{ "engine", SCHEMA_ENUM, FIELD(engine), .values = schema_engines, .def = "auto", .doc = "Which engine's metric names to expect." },
+	  .doc = "Counters older than this are unknown, not bad: the backend keeps its traffic by kvsteer's "
+	  "own counts. More than `interval`." },
+	{ "engine", SCHEMA_ENUM, FIELD(engine), .values = schema_engines, .def = "auto",
+	  .doc = "Which engine's metric names to expect." },
 	{ NULL },
 };
 #undef T
@@ -210,9 +244,12 @@ static const struct schema_key scrape_keys[] = {
 #define T struct config_backend
 static const struct schema_key backend_keys[] = {
 	{ "url", SCHEMA_URL, .flags = SCHEMA_REQUIRED, .offset = 0, .size = sizeof(T),
-	  .doc = "`http://HOST[:PORT][/PREFIX]`, HOST a name, an IPv4 address or an IPv6 address in brackets; PORT 80 by default. Names are resolved when the daemon starts and when it reloads, never by `--check`." },
+	  .doc = "`http://HOST[:PORT][/PREFIX]`, HOST a name, an IPv4 address or an IPv6 address in brackets; "
+	  "PORT 80 by default. Names are resolved when the daemon starts and when it reloads, never by "
+	  "`--check`." },
 	{ "name", SCHEMA_LABEL, FIELD(name), RANGE(1, 127),
-	  .doc = "In headers, logs, metrics and kvsteerctl. Unique in the file. Default: `HOST:PORT` and the path prefix, after `POOL/` where several pools have the same." },
+	  .doc = "In headers, logs, metrics and kvsteerctl. Unique in the file. Default: `HOST:PORT` and the "
+	  "path prefix, after `POOL/` where several pools have the same." },
 	{ "concurrency_threshold", SCHEMA_UINT, FIELD(concurrency_threshold), RANGE(1, 1024),
 	  .doc = "Hard cap on requests in flight. Default: the pool's." },
 	{ "extra_ms", SCHEMA_NUMBER, FIELD(extra_ms), RANGE(0, 1000000), .def = "0",
@@ -220,77 +257,105 @@ static const struct schema_key backend_keys[] = {
 	{ NULL },
 };
 #undef T
-static const struct schema_key backend_item = { "", SCHEMA_MAP, .size = sizeof(struct config_backend), .sub = backend_keys, .shorthand = "url" };
-static const struct schema_key listener_item = { "", SCHEMA_MAP, .size = sizeof(struct config_listener), .sub = listener_keys, .shorthand = "address" };
+static const struct schema_key backend_item = { "", SCHEMA_MAP, .size = sizeof(struct config_backend),
+	  .sub = backend_keys, .shorthand = "url" };
+static const struct schema_key listener_item = { "", SCHEMA_MAP, .size = sizeof(struct config_listener),
+	  .sub = listener_keys, .shorthand = "address" };
 
 #define T struct config_pool
 static const struct schema_key pool_keys[] = {
-	{ "name", SCHEMA_LABEL, FIELD(name), RANGE(1, 64), .doc = "Of the pool, unique. Default where there is just one pool: `default`." },
-	{ "models", SCHEMA_LIST, FIELD(models.v), COUNT(models.n), .item = &model_item, RANGE(0, CONFIG_MAX_NAMES),
-	  .doc = "Values of the request's `model` that this pool serves. One pool may go without models, adapters and aliases: it takes all that no other claims." },
-	{ "adapters", SCHEMA_LIST, FIELD(adapters.v), COUNT(adapters.n), .item = &adapter_item, RANGE(0, CONFIG_MAX_NAMES),
+	{ "name", SCHEMA_LABEL, FIELD(name), RANGE(1, 64),
+	  .doc = "Of the pool, unique. Default where there is just one pool: `default`." },
+	{ "models", SCHEMA_LIST, FIELD(models.v), COUNT(models.n), .item = &model_item,
+	  RANGE(0, CONFIG_MAX_NAMES),
+	  .doc = "Values of the request's `model` that this pool serves. One pool may go without models, "
+	  "adapters and aliases: it takes all that no other claims." },
+	{ "adapters", SCHEMA_LIST, FIELD(adapters.v), COUNT(adapters.n), .item = &adapter_item,
+	  RANGE(0, CONFIG_MAX_NAMES),
 	  .doc = "LoRA adapters, served by their own name with the weights of the first of `models`." },
 	{ "aliases", SCHEMA_ALIASES, FIELD(aliases), COUNT(n_aliases), RANGE(0, CONFIG_MAX_NAMES),
-	  .doc = "Other names for models or adapters of this pool. An alias chooses the pool; the body stays as it is." },
+	  .doc = "Other names for models or adapters of this pool. An alias chooses the pool; the body stays "
+	  "as it is." },
 	{ "rewrite_model", SCHEMA_BOOL, FIELD(rewrite_model), .def = "false",
 	  .doc = "An alias in the body is replaced by the model it stands for." },
 	{ "default", SCHEMA_BOOL, FIELD(is_default),
-	  .doc = "Takes requests without a model; at most one pool. Default: `true` for a pool that takes every model, else `false`." },
-	{ "policy", SCHEMA_ENUM, FIELD(policy), .values = schema_policies, .def = "cost", .doc = "How a backend is chosen." },
+	  .doc = "Takes requests without a model; at most one pool. Default: `true` for a pool that takes "
+	  "every model, else `false`." },
+	{ "policy", SCHEMA_ENUM, FIELD(policy), .values = schema_policies, .def = "cost",
+	  .doc = "How a backend is chosen." },
 	{ "concurrency_threshold", SCHEMA_UINT, FIELD(concurrency_threshold), RANGE(1, 1024), .def = "256",
 	  .doc = "Hard cap on requests in flight per backend." },
 	{ "prefix_length", SCHEMA_UINT, FIELD(prefix_length), RANGE(1024, 65536), .def = "4096",
-	  .doc = "Only with `policy: prefix_aware`. Bytes of the raw body on `/invocations`, characters of message text on OpenAI paths." },
+	  .doc = "Only with `policy: prefix_aware`. Bytes of the raw body on `/invocations`, characters of "
+	  "message text on OpenAI paths." },
 	{ "session", SCHEMA_MAP, .sub = session_keys, .doc = "Where a session's name is found." },
 	{ "weights", SCHEMA_MAP, FIELD(weights), .sub = weight_keys, .doc = "Used by `policy: weighted`." },
 	{ "queue", SCHEMA_MAP, .sub = queue_keys, .doc = "For requests that no backend has room for." },
-	{ "scrape", SCHEMA_MAP, FIELD(scrape), .sub = scrape_keys, .doc = "Reading the engines' load counters." },
+	{ "scrape", SCHEMA_MAP, FIELD(scrape), .sub = scrape_keys,
+	  .doc = "Reading the engines' load counters." },
 	{ "profile", SCHEMA_MAP, FIELD(profile), .sub = profile_keys,
-	  .doc = "Speed of a node, the prior of the cost model; real speed is learned. The default is Llama 3.1 70B on eight H100." },
+	  .doc = "Speed of a node, the prior of the cost model; real speed is learned. The default is Llama "
+	  "3.1 70B on eight H100." },
 	{ "kv_tokens", SCHEMA_UINT, FIELD(kv_tokens), RANGE(1024, 1000000000), .def = "640000",
 	  .doc = "KV cache of a node, until its own figure is known." },
-	{ "adapter_load", SCHEMA_DURATION, .flags = SCHEMA_ZERO, FIELD(adapter_load_ns), RANGE(1 * MS, 600 * SEC), .def = "150ms",
+	{ "adapter_load", SCHEMA_DURATION, .flags = SCHEMA_ZERO, FIELD(adapter_load_ns),
+	  RANGE(1 * MS, 600 * SEC), .def = "150ms",
 	  .doc = "Stall of a node that loads an adapter. 0: none." },
 	{ "on_abort", SCHEMA_ENUM, FIELD(on_abort), .values = on_aborts, .def = "close",
 	  .doc = "What a client's abort does to the backend's request." },
-	{ "backends", SCHEMA_LIST, .flags = SCHEMA_REQUIRED, FIELD(backends), COUNT(n_backends), .item = &backend_item,
+	{ "backends", SCHEMA_LIST, .flags = SCHEMA_REQUIRED, FIELD(backends), COUNT(n_backends),
+	  .item = &backend_item,
 	  RANGE(1, CONFIG_MAX_BACKENDS), .doc = "The nodes: maps, or just URLs." },
 	{ "components", SCHEMA_LIST, LATER, .neutral = "", .item = &model_item,
 	  .doc = "Values of X-Amzn-SageMaker-Inference-Component that this pool serves." },
 	{ "discover", SCHEMA_MAP, LATER, .neutral = "", .doc = "Backends from a file or from DNS." },
 	{ "volatile_heads", SCHEMA_LIST, LATER, .neutral = "", .item = &model_item,
 	  .doc = "Patterns of prompt heads that the key ignores." },
-	{ "request_splice", SCHEMA_ENUM, LATER, .neutral = "off", .values = splices, .doc = "Requests' bodies moved by the kernel." },
-	{ "cache_isolation", SCHEMA_ENUM, LATER, .neutral = "off", .values = isolations, .doc = "Keys salted per tenant." },
+	{ "request_splice", SCHEMA_ENUM, LATER, .neutral = "off", .values = splices,
+	  .doc = "Requests' bodies moved by the kernel." },
+	{ "cache_isolation", SCHEMA_ENUM, LATER, .neutral = "off", .values = isolations,
+	  .doc = "Keys salted per tenant." },
 	{ "forward_credentials", SCHEMA_BOOL, LATER,
-	  .doc = "Whether a credential that kvsteer consumed goes on to the backend. This version consumes none: the client's Authorization header is always forwarded." },
-	{ "usage_sample", SCHEMA_PERCENT, LATER, RANGE(0, 100), .doc = "Share of spliced answers whose usage is read." },
+	  .doc = "Whether a credential that kvsteer consumed goes on to the backend. This version consumes "
+	  "none: the client's Authorization header is always forwarded." },
+	{ "usage_sample", SCHEMA_PERCENT, LATER, RANGE(0, 100),
+	  .doc = "Share of spliced answers whose usage is read." },
 	{ NULL },
 };
 #undef T
-static const struct schema_key pool_item = { "", SCHEMA_MAP, .size = sizeof(struct config_pool), .sub = pool_keys };
+static const struct schema_key pool_item = { "", SCHEMA_MAP, .size = sizeof(struct config_pool),
+	  .sub = pool_keys };
 
 #define T struct config
 static const struct schema_key root_keys[] = {
-	{ "listeners", SCHEMA_LIST, FIELD(listeners), COUNT(n_listeners), .item = &listener_item, .def = "127.0.0.1:8080",
+	{ "listeners", SCHEMA_LIST, FIELD(listeners), COUNT(n_listeners), .item = &listener_item,
+	  .def = "127.0.0.1:8080",
 	  RANGE(1, CONFIG_MAX_LISTENERS), .doc = "Where clients connect: maps, or just addresses." },
 	{ "admin", SCHEMA_MAP, FIELD(admin), .sub = admin_keys, .doc = "Metrics, health, kvsteerctl." },
-	{ "datapath", SCHEMA_ENUM, FIELD(datapath), .values = schema_datapaths, .def = "auto", .doc = "How an answer's bytes move." },
+	{ "datapath", SCHEMA_ENUM, FIELD(datapath), .values = schema_datapaths, .def = "auto",
+	  .doc = "How an answer's bytes move." },
 	{ "workers", SCHEMA_UINT, .flags = SCHEMA_AUTO, FIELD(workers), RANGE(1, 64), .def = "auto",
 	  .doc = "Threads that carry connections; `auto`: one per core." },
-	{ "log", SCHEMA_MAP, FIELD(log), .sub = log_keys, .doc = "No log ever holds prompt text or a credential." },
+	{ "log", SCHEMA_MAP, FIELD(log), .sub = log_keys,
+	  .doc = "No log ever holds prompt text or a credential." },
 	{ "response_headers", SCHEMA_BOOL, FIELD(response_headers), .def = "true",
 	  .doc = "`x-kvsteer-backend` and `x-kvsteer-reason` on answers." },
 	{ "client_half_close", SCHEMA_ENUM, FIELD(client_half_close), .values = half_closes, .def = "abort",
 	  .doc = "What a client's FIN means while its answer is due." },
-	{ "trusted_proxies", SCHEMA_LIST, FIELD(trusted_proxies), COUNT(n_trusted_proxies), .item = &cidr_item, RANGE(0, CONFIG_MAX_NAMES),
-	  .doc = "Networks (`10.0.0.0/8`, `fd00::/8`) or addresses whose X-Forwarded-For is appended to, and whose x-kvsteer-priority may be above 0. Others' X-Forwarded-For is overwritten." },
-	{ "allow_paths", SCHEMA_LIST, FIELD(allow_paths.v), COUNT(allow_paths.n), .item = &urlpath_item, RANGE(0, CONFIG_MAX_NAMES),
-	  .doc = "Paths to forward beside those of the inference APIs; all else is 403. One that ends in `/` allows everything below it." },
+	{ "trusted_proxies", SCHEMA_LIST, FIELD(trusted_proxies), COUNT(n_trusted_proxies),
+	  .item = &cidr_item, RANGE(0, CONFIG_MAX_NAMES),
+	  .doc = "Networks (`10.0.0.0/8`, `fd00::/8`) or addresses whose X-Forwarded-For is appended to, and "
+	  "whose x-kvsteer-priority may be above 0. Others' X-Forwarded-For is overwritten." },
+	{ "allow_paths", SCHEMA_LIST, FIELD(allow_paths.v), COUNT(allow_paths.n), .item = &urlpath_item,
+	  RANGE(0, CONFIG_MAX_NAMES),
+	  .doc = "Paths to forward beside those of the inference APIs; all else is 403. One that ends in `/` "
+	  "allows everything below it." },
 	{ "limits", SCHEMA_MAP, FIELD(limits), .sub = limit_keys, .doc = "Nothing is unbounded." },
-	{ "timeouts", SCHEMA_MAP, FIELD(timeouts), .sub = timeout_keys, .doc = "Each has its answer to the client." },
+	{ "timeouts", SCHEMA_MAP, FIELD(timeouts), .sub = timeout_keys,
+	  .doc = "Each has its answer to the client." },
 	{ "bpf", SCHEMA_MAP, LATER, .doc = "Where BPF maps are pinned." },
-	{ "pools", SCHEMA_LIST, .flags = SCHEMA_REQUIRED, FIELD(pools), COUNT(n_pools), .item = &pool_item, RANGE(1, CONFIG_MAX_POOLS),
+	{ "pools", SCHEMA_LIST, .flags = SCHEMA_REQUIRED, FIELD(pools), COUNT(n_pools), .item = &pool_item,
+	  RANGE(1, CONFIG_MAX_POOLS),
 	  .doc = "Sets of backends that serve the same models." },
 	{ NULL },
 };

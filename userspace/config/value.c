@@ -20,7 +20,7 @@ static const struct unit size_units[] = {
 	{ "", 1 }, { "B", 1 }, { "KiB", 1u << 10 }, { "MiB", 1u << 20 }, { "GiB", 1u << 30 }, { NULL, 0 },
 };
 static const struct unit duration_units[] = {
-	{ "us", NSEC_PER_USEC },     { "ms", NSEC_PER_MSEC },	    { "s", NSEC_PER_SEC },
+	{ "us", NSEC_PER_USEC },    { "ms", NSEC_PER_MSEC },	  { "s", NSEC_PER_SEC },
 	{ "m", 60 * NSEC_PER_SEC }, { "h", 3600 * NSEC_PER_SEC }, { NULL, 0 },
 };
 
@@ -69,8 +69,8 @@ static int value_decimal(const char *s, double *v, const char **end)
 	return 0;
 }
 
-static int value_with_unit(const struct schema_key *k, const char *s, const struct unit *units, uint64_t *out, char *why,
-			   size_t len)
+static int value_with_unit(const struct schema_key *k, const char *s, const struct unit *units, uint64_t *out,
+			   char *why, size_t len)
 {
 	bool is_size = units == size_units;
 	const char *end;
@@ -89,7 +89,8 @@ static int value_with_unit(const struct schema_key *k, const char *s, const stru
 	if (!units->name) {
 		if (!*end)
 			return value_fail(k, "a duration without a unit (us, ms, s, m, h)", why, len);
-		return value_fail(k, is_size ? "unknown unit (B, KiB, MiB, GiB)" : "unknown unit (us, ms, s, m, h)", why, len);
+		return value_fail(k, is_size ? "unknown unit (B, KiB, MiB, GiB)" : "unknown unit (us, ms, s, m, h)",
+				  why, len);
 	}
 	if (is_size && units->factor == 1 && d != floor(d))
 		return value_fail(k, "not a whole number of bytes", why, len);
@@ -155,18 +156,15 @@ static int value_enum(const struct schema_key *k, const char *s, int *field, cha
 static bool value_char_ok(const struct schema_key *k, unsigned char c)
 {
 	switch (k->type) {
-	case SCHEMA_LABEL:
-		return isalnum(c) || strchr("._-:/[]", c);
-	case SCHEMA_HEADER: /* RFC 9110 section 5.6.2, token */
-		return isalnum(c) || strchr("!#$%&'*+-.^_`|~", c);
-	case SCHEMA_URLPATH:
-		return c > 0x20 && c < 0x7f && !strchr("?#\"<>\\^`{|}", c);
-	default:
-		return c >= 0x20 && c != 0x7f;
+	case SCHEMA_LABEL: return isalnum(c) || strchr("._-:/[]", c);
+	case SCHEMA_HEADER: /* RFC 9110 section 5.6.2, token */ return isalnum(c) || strchr("!#$%&'*+-.^_`|~", c);
+	case SCHEMA_URLPATH: return c > 0x20 && c < 0x7f && !strchr("?#\"<>\\^`{|}", c);
+	default: return c >= 0x20 && c != 0x7f;
 	}
 }
 
-static int value_string(const struct schema_key *k, const char *s, const char **field, struct arena *a, char *why, size_t len)
+static int value_string(const struct schema_key *k, const char *s, const char **field, struct arena *a, char *why,
+			size_t len)
 {
 	size_t n = strlen(s);
 	char *copy;
@@ -210,7 +208,8 @@ static int value_access(const struct schema_key *k, const char *s, struct config
 	return 0;
 }
 
-int schema_parse_scalar(const struct schema_key *k, const char *text, void *base, struct arena *a, char *why, size_t why_len)
+int schema_parse_scalar(const struct schema_key *k, const char *text, void *base, struct arena *a, char *why,
+			size_t why_len)
 {
 	void *field = (char *)base + k->offset;
 	char what[128] = "";
@@ -219,46 +218,33 @@ int schema_parse_scalar(const struct schema_key *k, const char *text, void *base
 	switch (k->type) {
 	case SCHEMA_MAP:
 	case SCHEMA_LIST:
-	case SCHEMA_ALIASES:
-		return value_fail(k, "not a single value", why, why_len);
+	case SCHEMA_ALIASES: return value_fail(k, "not a single value", why, why_len);
 	case SCHEMA_BOOL:
 		if (strcmp(text, "true") && strcmp(text, "false"))
 			return value_fail(k, "not a boolean", why, why_len);
 		*(bool *)field = *text == 't';
 		return 0;
-	case SCHEMA_UINT:
-		return value_uint(k, text, field, why, why_len);
+	case SCHEMA_UINT: return value_uint(k, text, field, why, why_len);
 	case SCHEMA_NUMBER:
-	case SCHEMA_PERCENT:
-		return value_number(k, text, field, why, why_len);
-	case SCHEMA_SIZE:
-		return value_with_unit(k, text, size_units, field, why, why_len);
-	case SCHEMA_DURATION:
-		return value_with_unit(k, text, duration_units, field, why, why_len);
-	case SCHEMA_ENUM:
-		return value_enum(k, text, field, why, why_len);
+	case SCHEMA_PERCENT: return value_number(k, text, field, why, why_len);
+	case SCHEMA_SIZE: return value_with_unit(k, text, size_units, field, why, why_len);
+	case SCHEMA_DURATION: return value_with_unit(k, text, duration_units, field, why, why_len);
+	case SCHEMA_ENUM: return value_enum(k, text, field, why, why_len);
 	case SCHEMA_LABEL:
 	case SCHEMA_MODEL:
 	case SCHEMA_HEADER:
 	case SCHEMA_URLPATH:
-	case SCHEMA_FILE:
-		return value_string(k, text, field, a, why, why_len);
-	case SCHEMA_ACCESS:
-		return value_access(k, text, field, a, why, why_len);
+	case SCHEMA_FILE: return value_string(k, text, field, a, why, why_len);
+	case SCHEMA_ACCESS: return value_access(k, text, field, a, why, why_len);
 	case SCHEMA_ADDRESS:
 		if ((k->flags & SCHEMA_OFF) && !strcmp(text, "off"))
 			r = 0, ((struct config_address *)field)->text = "off";
 		else
 			r = address_parse_listen(text, field, a, what, sizeof(what));
 		break;
-	case SCHEMA_CIDR:
-		r = address_parse_cidr(text, field, what, sizeof(what));
-		break;
-	case SCHEMA_URL:
-		r = address_parse_url(text, field, a, what, sizeof(what));
-		break;
-	default:
-		return -EINVAL;
+	case SCHEMA_CIDR: r = address_parse_cidr(text, field, what, sizeof(what)); break;
+	case SCHEMA_URL: r = address_parse_url(text, field, a, what, sizeof(what)); break;
+	default: return -EINVAL;
 	}
 	return r == -EINVAL ? value_fail(k, what, why, why_len) : r;
 }

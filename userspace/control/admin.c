@@ -77,14 +77,17 @@ static void answer_text(struct admin_answer *a, unsigned status, const char *tex
 	a->len = strlen(text);
 }
 
-typedef void admin_fn(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out);
+typedef void admin_fn(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+		      struct admin_answer *out);
 
-static void get_health(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+static void get_health(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+		       struct admin_answer *out)
 {
 	answer_text(out, MHD_HTTP_OK, "ok\n");
 }
 
-static void get_ready(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+static void get_ready(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+		      struct admin_answer *out)
 {
 	if (gateway_draining(a->d->gw))
 		answer_text(out, MHD_HTTP_SERVICE_UNAVAILABLE, "draining\n");
@@ -123,42 +126,50 @@ static char *metrics_text(const struct view *v, size_t *len)
 	return text;
 }
 
-static void get_metrics(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+static void get_metrics(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+			struct admin_answer *out)
 {
 	answer_view(a, out, "text/plain; version=0.0.4; charset=utf-8", metrics_text);
 }
 
-static void get_page(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+static void get_page(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+		     struct admin_answer *out)
 {
 	answer_view(a, out, "text/html; charset=utf-8", status_page_html);
 }
 
-static void get_status(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+static void get_status(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+		       struct admin_answer *out)
 {
 	answer_view(a, out, TYPE_JSON, status_json);
 }
 
-static void get_pools(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+static void get_pools(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+		      struct admin_answer *out)
 {
 	answer_view(a, out, TYPE_JSON, status_pools_json);
 }
 
-static void get_backends(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+static void get_backends(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+			 struct admin_answer *out)
 {
 	answer_view(a, out, TYPE_JSON, status_backends_json);
 }
 
-static void get_flows(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+static void get_flows(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+		      struct admin_answer *out)
 {
 	answer_view(a, out, TYPE_JSON, status_flows_json);
 }
 
-static void get_prefixes(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+static void get_prefixes(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+			 struct admin_answer *out)
 {
 	answer_view(a, out, TYPE_JSON, status_prefixes_json);
 }
 
-static void get_doctor(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+static void get_doctor(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+		       struct admin_answer *out)
 {
 	struct view v;
 
@@ -184,17 +195,20 @@ static void set_drain(struct admin *a, struct MHD_Connection *c, struct admin_an
 	}
 }
 
-static void post_drain(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+static void post_drain(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+		       struct admin_answer *out)
 {
 	set_drain(a, c, out, true);
 }
 
-static void post_undrain(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+static void post_undrain(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+			 struct admin_answer *out)
 {
 	set_drain(a, c, out, false);
 }
 
-static void post_reload(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+static void post_reload(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+			struct admin_answer *out)
 {
 	char err[1024];
 
@@ -204,17 +218,21 @@ static void post_reload(struct admin *a, struct MHD_Connection *c, const struct 
 		answer_ok(out);
 }
 
-static void post_explain(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq, struct admin_answer *out)
+static void post_explain(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
+			 struct admin_answer *out)
 {
 	const char *path = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "path");
 	struct gateway_explain e;
 	char err[256] = "";
 	int r;
 
-	r = gateway_explain(a->d->gw, path ? path : "/v1/chat/completions", (const uint8_t *)(rq->body ? rq->body : ""), rq->len, &e, err,
-			    sizeof(err));
+	r = gateway_explain(a->d->gw, path ? path : "/v1/chat/completions", (const uint8_t *)(rq->body ? rq->body : ""),
+			    rq->len, &e, err, sizeof(err));
 	if (r) {
-		answer_error(out, r == -ENOENT ? MHD_HTTP_NOT_FOUND : r == -ENOMEM ? MHD_HTTP_INTERNAL_SERVER_ERROR : MHD_HTTP_BAD_REQUEST,
+		answer_error(out,
+			     r == -ENOENT   ? MHD_HTTP_NOT_FOUND
+			     : r == -ENOMEM ? MHD_HTTP_INTERNAL_SERVER_ERROR
+					    : MHD_HTTP_BAD_REQUEST,
 			     r == -ENOENT ? "model_not_found" : "bad_request", *err ? err : strerror(-r));
 		return;
 	}
@@ -268,7 +286,8 @@ static enum MHD_Result admin_send(struct MHD_Connection *c, struct admin_answer 
 	MHD_add_response_header(rs, MHD_HTTP_HEADER_CONTENT_TYPE, a->type);
 	MHD_add_response_header(rs, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	MHD_add_response_header(rs, "X-Content-Type-Options", "nosniff");
-	MHD_add_response_header(rs, "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
+	MHD_add_response_header(rs, "Content-Security-Policy",
+				"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
 	r = MHD_queue_response(c, a->status, rs);
 	MHD_destroy_response(rs);
 	return r;
@@ -336,7 +355,8 @@ static enum MHD_Result admin_handle(struct admin *a, struct MHD_Connection *c, c
 	if (!rq) {
 		/* the read-only server takes no bodies: answered before one arrives */
 		if (tcp && strcmp(method, "GET") && strcmp(method, "HEAD")) {
-			answer_error(&out, MHD_HTTP_METHOD_NOT_ALLOWED, "method_not_allowed", "this server is read only");
+			answer_error(&out, MHD_HTTP_METHOD_NOT_ALLOWED, "method_not_allowed",
+				     "this server is read only");
 			return admin_send(c, &out);
 		}
 		rq = calloc(1, sizeof(*rq));
@@ -379,10 +399,10 @@ static struct MHD_Daemon *admin_serve(struct admin *a, int fd, MHD_AccessHandler
 {
 	struct MHD_Daemon *m;
 
-	m = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, handler, a, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-			     (unsigned)ADMIN_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)ADMIN_IDLE_S,
-			     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(32 << 10), MHD_OPTION_NOTIFY_COMPLETED, admin_completed, NULL,
-			     MHD_OPTION_END);
+	m = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, handler, a, MHD_OPTION_LISTEN_SOCKET, fd,
+			     MHD_OPTION_CONNECTION_LIMIT, (unsigned)ADMIN_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+			     (unsigned)ADMIN_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(32 << 10),
+			     MHD_OPTION_NOTIFY_COMPLETED, admin_completed, NULL, MHD_OPTION_END);
 	if (!m)
 		close(fd);
 	return m;

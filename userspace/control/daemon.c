@@ -83,7 +83,8 @@ static void daemon_signal(struct daemon *d, int sig)
 		log_warn("stop", "signal=%d a second one: requests under way are cut", sig);
 		d->cut = true;
 	} else {
-		log_info("drain", "signal=%d timeout_s=%llu", sig, (unsigned long long)(d->cfg->timeouts.drain_ns / 1000000000ull));
+		log_info("drain", "signal=%d timeout_s=%llu", sig,
+			 (unsigned long long)(d->cfg->timeouts.drain_ns / 1000000000ull));
 		d->draining = true;
 		gateway_drain(d->gw);
 	}
@@ -174,8 +175,8 @@ int daemon_run(const char *config_file, int argc, char **argv)
 		snprintf(err, sizeof(err), "cannot start the workers: %s", strerror(-r));
 		goto cleanup;
 	}
-	log_info("started", "version=%s pid=%d listeners=%u pools=%u datapath=relay", KVSTEER_VERSION, (int)getpid(), d.cfg->n_listeners,
-		 d.cfg->n_pools);
+	log_info("started", "version=%s pid=%d listeners=%u pools=%u datapath=relay", KVSTEER_VERSION, (int)getpid(),
+		 d.cfg->n_listeners, d.cfg->n_pools);
 	daemon_loop(&d, admin, signal_fd);
 	code = d.draining && !d.cut ? 0 : 1;
 	log_info("stopped", "code=%d", code);

@@ -36,7 +36,8 @@ static void doctor_config(struct json *j, const struct daemon *d)
 	char text[640];
 
 	if (config_load_file(d->config_file, &cfg, &err)) {
-		doctor_row(j, "configuration", "fail", "a reload would be refused: %s", config_error_text(&err, text, sizeof(text)));
+		doctor_row(j, "configuration", "fail", "a reload would be refused: %s",
+			   config_error_text(&err, text, sizeof(text)));
 		return;
 	}
 	doctor_row(j, "configuration", "ok", "%s can be loaded", d->config_file);
@@ -85,9 +86,13 @@ static void doctor_pool(struct json *j, const struct view_pool *p)
 		full += b->in_flight >= b->cap;
 	}
 	snprintf(check, sizeof(check), "pool %s", p->cfg->name);
-	doctor_row(j, check, !p->status.n_eligible ? "fail" : excluded || stale || full ? "warn" : "ok",
-		   "%u of %u backends eligible; %u excluded, %u draining, %u at their cap, %u without fresh counters%s%s",
-		   p->status.n_eligible, p->n_backends, excluded, draining, full, stale, *first ? "; first: " : "", first);
+	doctor_row(
+		j, check,
+		!p->status.n_eligible	    ? "fail"
+		: excluded || stale || full ? "warn"
+					    : "ok",
+		"%u of %u backends eligible; %u excluded, %u draining, %u at their cap, %u without fresh counters%s%s",
+		p->status.n_eligible, p->n_backends, excluded, draining, full, stale, *first ? "; first: " : "", first);
 }
 
 char *status_doctor_json(const struct view *v, const struct daemon *d, size_t *len)

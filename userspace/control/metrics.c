@@ -79,8 +79,9 @@ static void metrics_requests(FILE *out, const struct metrics_sums *m)
 {
 	char code[8];
 
-	prom_family(out, "kvsteer_requests_total", "counter",
-		    "Answers to clients. backend is empty where the gateway answered itself, pool where none was chosen.");
+	prom_family(
+		out, "kvsteer_requests_total", "counter",
+		"Answers to clients. backend is empty where the gateway answered itself, pool where none was chosen.");
 	for (unsigned i = 0; i < m->n_backends; i++)
 		for (unsigned c = 0; c < STATS_CODES; c++)
 			if (m->backend[i].stats->requests[c]) {
@@ -88,7 +89,8 @@ static void metrics_requests(FILE *out, const struct metrics_sums *m)
 
 				code_text(code, sizeof(code), c);
 				prom_uint(out, "kvsteer_requests_total",
-					  PROM_LABELS({ "pool", b->pool }, { "backend", b->status->name }, { "code", code }),
+					  PROM_LABELS({ "pool", b->pool }, { "backend", b->status->name },
+						      { "code", code }),
 					  b->stats->requests[c]);
 			}
 	for (unsigned i = 0; i <= m->v->n_pools; i++)
@@ -96,21 +98,25 @@ static void metrics_requests(FILE *out, const struct metrics_sums *m)
 			if (m->pool[i]->local[c]) {
 				code_text(code, sizeof(code), c);
 				prom_uint(out, "kvsteer_requests_total",
-					  PROM_LABELS({ "pool", sums_pool_name(m, i) }, { "backend", "" }, { "code", code }),
+					  PROM_LABELS({ "pool", sums_pool_name(m, i) }, { "backend", "" },
+						      { "code", code }),
 					  m->pool[i]->local[c]);
 			}
-	prom_family(out, "kvsteer_errors_total", "counter", "Requests that did not end well, by the reason of the error answer and the access log.");
+	prom_family(out, "kvsteer_errors_total", "counter",
+		    "Requests that did not end well, by the reason of the error answer and the access log.");
 	for (unsigned i = 0; i <= m->v->n_pools; i++)
 		for (unsigned r = REASON_NONE + 1; r < REASON_COUNT; r++)
 			prom_uint(out, "kvsteer_errors_total",
-				  PROM_LABELS({ "pool", sums_pool_name(m, i) }, { "reason", reason_name((enum reason)r) }),
+				  PROM_LABELS({ "pool", sums_pool_name(m, i) },
+					      { "reason", reason_name((enum reason)r) }),
 				  m->pool[i]->errors[r]);
 	prom_family(out, "kvsteer_retries_total", "counter", "Requests sent once more, by why the first try failed.");
 	for (unsigned i = 1; i <= m->v->n_pools; i++)
 		for (unsigned r = REASON_NONE + 1; r < REASON_COUNT; r++)
 			if (m->pool[i]->retries[r])
 				prom_uint(out, "kvsteer_retries_total",
-					  PROM_LABELS({ "pool", sums_pool_name(m, i) }, { "reason", reason_name((enum reason)r) }),
+					  PROM_LABELS({ "pool", sums_pool_name(m, i) },
+						      { "reason", reason_name((enum reason)r) }),
 					  m->pool[i]->retries[r]);
 }
 
@@ -118,34 +124,38 @@ static void metrics_times(FILE *out, const struct metrics_sums *m)
 {
 	const struct view *v = m->v;
 
-	prom_family(out, "kvsteer_ttft_seconds", "histogram", "Request complete to the first token of a streamed answer.");
+	prom_family(out, "kvsteer_ttft_seconds", "histogram",
+		    "Request complete to the first token of a streamed answer.");
 	for (unsigned i = 0; i < m->n_backends; i++)
 		prom_histogram(out, "kvsteer_ttft_seconds",
 			       PROM_LABELS({ "pool", m->backend[i].pool }, { "backend", m->backend[i].status->name }),
 			       &m->backend[i].stats->ttft, &hist_bounds_ttft);
 	prom_family(out, "kvsteer_queue_seconds", "histogram", "Wait of requests that found every backend at its cap.");
 	for (unsigned i = 1; i <= v->n_pools; i++)
-		prom_histogram(out, "kvsteer_queue_seconds", PROM_LABELS({ "pool", sums_pool_name(m, i) }), &m->pool[i]->queue,
-			       &hist_bounds_queue);
+		prom_histogram(out, "kvsteer_queue_seconds", PROM_LABELS({ "pool", sums_pool_name(m, i) }),
+			       &m->pool[i]->queue, &hist_bounds_queue);
 	prom_family(out, "kvsteer_decision_seconds", "histogram", "Key ready to backend chosen and committed.");
 	prom_histogram(out, "kvsteer_decision_seconds", PROM_NONE, &v->sum.decision, &hist_bounds_decision);
 	prom_family(out, "kvsteer_added_latency_seconds", "histogram",
-		    "Time that the router adds: phase request, from complete to sent; phase response, from the head received to the head sent.");
-	prom_histogram(out, "kvsteer_added_latency_seconds", PROM_LABELS({ "phase", "request" }), &v->sum.added_request, &hist_bounds_added);
-	prom_histogram(out, "kvsteer_added_latency_seconds", PROM_LABELS({ "phase", "response" }), &v->sum.added_response, &hist_bounds_added);
+		    "Time that the router adds: phase request, from complete to sent; phase response, from the head "
+		    "received to the head sent.");
+	prom_histogram(out, "kvsteer_added_latency_seconds", PROM_LABELS({ "phase", "request" }), &v->sum.added_request,
+		       &hist_bounds_added);
+	prom_histogram(out, "kvsteer_added_latency_seconds", PROM_LABELS({ "phase", "response" }),
+		       &v->sum.added_response, &hist_bounds_added);
 }
 
 /* One family of one number per backend; `value` is made of b (status) and s (stats). */
-#define BACKEND_FAMILY(kind, family, type, help, value)                                                     \
-	do {                                                                                                \
-		prom_family(out, family, type, help);                                                       \
-		for (unsigned i_ = 0; i_ < m->n_backends; i_++) {                                           \
-			const struct route_backend_status *b = m->backend[i_].status;                       \
-			const struct stats_backend *s = m->backend[i_].stats;                               \
-                                                                                                            \
-			(void)s;                                                                            \
-			prom_##kind(out, family, PROM_LABELS({ "backend", b->name }), (value));             \
-		}                                                                                           \
+#define BACKEND_FAMILY(kind, family, type, help, value)                                                                \
+	do {                                                                                                           \
+		prom_family(out, family, type, help);                                                                  \
+		for (unsigned i_ = 0; i_ < m->n_backends; i_++) {                                                      \
+			const struct route_backend_status *b = m->backend[i_].status;                                  \
+			const struct stats_backend *s = m->backend[i_].stats;                                          \
+                                                                                                                       \
+			(void)s;                                                                                       \
+			prom_##kind(out, family, PROM_LABELS({ "backend", b->name }), (value));                        \
+		}                                                                                                      \
 	} while (0)
 
 static double unknown_nan(uint32_t v)
@@ -161,41 +171,59 @@ static void metrics_backends(FILE *out, const struct metrics_sums *m)
 	for (unsigned i = 0; i < m->n_backends; i++)
 		for (uint32_t st = BACKEND_READY; st <= BACKEND_GONE; st++)
 			prom_uint(out, "kvsteer_backend_state",
-				  PROM_LABELS({ "backend", m->backend[i].status->name }, { "state", view_state_name(st) }),
+				  PROM_LABELS({ "backend", m->backend[i].status->name },
+					      { "state", view_state_name(st) }),
 				  m->backend[i].status->state == st);
-	BACKEND_FAMILY(uint, "kvsteer_prompt_tokens_total", "counter", "Prompt tokens of routed requests, by kvsteer's estimate.", s->prompt_tokens);
-	BACKEND_FAMILY(uint, "kvsteer_cached_tokens_predicted_total", "counter", "Of them, tokens that the index expected to be cached.", s->cached_predicted);
-	BACKEND_FAMILY(uint, "kvsteer_cached_tokens_reported_total", "counter", "Cached tokens that the engines reported.", s->cached_reported);
-	BACKEND_FAMILY(uint, "kvsteer_usage_sampled_total", "counter", "Answers whose usage was read.", s->usage_sampled);
-	BACKEND_FAMILY(uint, "kvsteer_cached_tokens_predicted_sampled_total", "counter", "Predicted cached tokens of those same answers.", s->cached_predicted_sampled);
-	BACKEND_FAMILY(uint, "kvsteer_index_blocks", "gauge", "Prefix blocks that the backend is believed to hold.", b->index_blocks);
-	BACKEND_FAMILY(real, "kvsteer_backend_speed", "gauge", "Observed over predicted time, learned; 1 is as the profile says.", b->speed);
-	BACKEND_FAMILY(uint, "kvsteer_backend_stale", "gauge", "1 while the engine's own counters are unknown or too old.", b->stale);
-	BACKEND_FAMILY(real, "kvsteer_backend_waiting", "gauge", "Requests waiting in the engine, by its own count.", unknown_nan(b->waiting));
-	BACKEND_FAMILY(real, "kvsteer_backend_running", "gauge", "Requests running in the engine, by its own count.", unknown_nan(b->running));
-	BACKEND_FAMILY(real, "kvsteer_backend_kv_used_ratio", "gauge", "KV cache in use, by the engine's count.", b->kv_used < 0 ? __builtin_nan("") : b->kv_used);
+	BACKEND_FAMILY(uint, "kvsteer_prompt_tokens_total", "counter",
+		       "Prompt tokens of routed requests, by kvsteer's estimate.", s->prompt_tokens);
+	BACKEND_FAMILY(uint, "kvsteer_cached_tokens_predicted_total", "counter",
+		       "Of them, tokens that the index expected to be cached.", s->cached_predicted);
+	BACKEND_FAMILY(uint, "kvsteer_cached_tokens_reported_total", "counter",
+		       "Cached tokens that the engines reported.", s->cached_reported);
+	BACKEND_FAMILY(uint, "kvsteer_usage_sampled_total", "counter", "Answers whose usage was read.",
+		       s->usage_sampled);
+	BACKEND_FAMILY(uint, "kvsteer_cached_tokens_predicted_sampled_total", "counter",
+		       "Predicted cached tokens of those same answers.", s->cached_predicted_sampled);
+	BACKEND_FAMILY(uint, "kvsteer_index_blocks", "gauge", "Prefix blocks that the backend is believed to hold.",
+		       b->index_blocks);
+	BACKEND_FAMILY(real, "kvsteer_backend_speed", "gauge",
+		       "Observed over predicted time, learned; 1 is as the profile says.", b->speed);
+	BACKEND_FAMILY(uint, "kvsteer_backend_stale", "gauge",
+		       "1 while the engine's own counters are unknown or too old.", b->stale);
+	BACKEND_FAMILY(real, "kvsteer_backend_waiting", "gauge", "Requests waiting in the engine, by its own count.",
+		       unknown_nan(b->waiting));
+	BACKEND_FAMILY(real, "kvsteer_backend_running", "gauge", "Requests running in the engine, by its own count.",
+		       unknown_nan(b->running));
+	BACKEND_FAMILY(real, "kvsteer_backend_kv_used_ratio", "gauge", "KV cache in use, by the engine's count.",
+		       b->kv_used < 0 ? __builtin_nan("") : b->kv_used);
 }
 
 static void metrics_pools(FILE *out, const struct view *v)
 {
-	prom_family(out, "kvsteer_queue_length", "gauge", "Requests waiting in the gateway for a backend below its cap.");
+	prom_family(out, "kvsteer_queue_length", "gauge",
+		    "Requests waiting in the gateway for a backend below its cap.");
 	for (unsigned i = 0; i < v->n_pools; i++)
-		prom_uint(out, "kvsteer_queue_length", PROM_LABELS({ "pool", v->pools[i].cfg->name }), v->pools[i].queued);
-	prom_family(out, "kvsteer_pool_saturation", "gauge", "Least predicted wait over the target of one second: scale out above 1.");
+		prom_uint(out, "kvsteer_queue_length", PROM_LABELS({ "pool", v->pools[i].cfg->name }),
+			  v->pools[i].queued);
+	prom_family(out, "kvsteer_pool_saturation", "gauge",
+		    "Least predicted wait over the target of one second: scale out above 1.");
 	for (unsigned i = 0; i < v->n_pools; i++)
-		prom_real(out, "kvsteer_pool_saturation", PROM_LABELS({ "pool", v->pools[i].cfg->name }), v->pools[i].status.saturation);
+		prom_real(out, "kvsteer_pool_saturation", PROM_LABELS({ "pool", v->pools[i].cfg->name }),
+			  v->pools[i].status.saturation);
 	prom_family(out, "kvsteer_index_bytes", "gauge", "Memory of the prefix index.");
 	for (unsigned i = 0; i < v->n_pools; i++)
-		prom_uint(out, "kvsteer_index_bytes", PROM_LABELS({ "pool", v->pools[i].cfg->name }), v->pools[i].status.index_memory_bytes);
+		prom_uint(out, "kvsteer_index_bytes", PROM_LABELS({ "pool", v->pools[i].cfg->name }),
+			  v->pools[i].status.index_memory_bytes);
 	prom_family(out, "kvsteer_index_evictions_total", "counter", "Blocks that the prefix index dropped for room.");
 	for (unsigned i = 0; i < v->n_pools; i++)
-		prom_uint(out, "kvsteer_index_evictions_total", PROM_LABELS({ "pool", v->pools[i].cfg->name }), v->pools[i].status.index_evictions);
+		prom_uint(out, "kvsteer_index_evictions_total", PROM_LABELS({ "pool", v->pools[i].cfg->name }),
+			  v->pools[i].status.index_evictions);
 }
 
-#define SINGLE(family, type, help, value)                               \
-	do {                                                            \
-		prom_family(out, family, type, help);                   \
-		prom_uint(out, family, PROM_NONE, (value));             \
+#define SINGLE(family, type, help, value)                                                                              \
+	do {                                                                                                           \
+		prom_family(out, family, type, help);                                                                  \
+		prom_uint(out, family, PROM_NONE, (value));                                                            \
 	} while (0)
 
 static void metrics_process(FILE *out, const struct view *v)
@@ -208,19 +236,24 @@ static void metrics_process(FILE *out, const struct view *v)
 	prom_family(out, "kvsteer_connections", "gauge", "Open connections.");
 	prom_uint(out, "kvsteer_connections", PROM_LABELS({ "side", "client" }), v->sum.clients);
 	prom_uint(out, "kvsteer_connections", PROM_LABELS({ "side", "upstream" }), v->sum.upstreams);
-	prom_family(out, "kvsteer_upstream_connections_total", "counter", "Backend connections taken, fresh or reused.");
+	prom_family(out, "kvsteer_upstream_connections_total", "counter",
+		    "Backend connections taken, fresh or reused.");
 	prom_uint(out, "kvsteer_upstream_connections_total", PROM_LABELS({ "kind", "opened" }), v->sum.upstream_opened);
 	prom_uint(out, "kvsteer_upstream_connections_total", PROM_LABELS({ "kind", "reused" }), v->sum.upstream_reused);
 	SINGLE("kvsteer_client_connections_total", "counter", "Client connections accepted.", v->sum.accepted);
-	SINGLE("kvsteer_client_connections_refused_total", "counter", "Client connections refused: over limits.connections, or no descriptors.", v->sum.accept_refused);
+	SINGLE("kvsteer_client_connections_refused_total", "counter",
+	       "Client connections refused: over limits.connections, or no descriptors.", v->sum.accept_refused);
 	SINGLE("kvsteer_request_bytes_total", "counter", "Bytes of request bodies.", v->sum.bytes_in);
 	SINGLE("kvsteer_response_bytes_total", "counter", "Bytes written to clients.", v->sum.bytes_out);
 	SINGLE("kvsteer_buffer_bytes", "gauge", "Bytes held in buffers.", v->sum.buffer_bytes);
-	SINGLE("kvsteer_access_log_dropped_total", "counter", "Access log lines that their sink did not take.", v->sum.log_dropped);
+	SINGLE("kvsteer_access_log_dropped_total", "counter", "Access log lines that their sink did not take.",
+	       v->sum.log_dropped);
 	SINGLE("kvsteer_ledger_slots", "gauge", "Live request slots.", v->ledger.live_slots);
-	SINGLE("kvsteer_ledger_refused_releases_total", "counter", "Slots that somebody tried to release twice: a fault of kvsteer.", v->ledger.refused_releases);
+	SINGLE("kvsteer_ledger_refused_releases_total", "counter",
+	       "Slots that somebody tried to release twice: a fault of kvsteer.", v->ledger.refused_releases);
 	prom_family(out, "kvsteer_uptime_seconds", "gauge", "Since the router started.");
-	prom_real(out, "kvsteer_uptime_seconds", PROM_NONE, (double)(v->now_ns - gateway_start_ns(v->gw)) / (double)NSEC_PER_SEC);
+	prom_real(out, "kvsteer_uptime_seconds", PROM_NONE,
+		  (double)(v->now_ns - gateway_start_ns(v->gw)) / (double)NSEC_PER_SEC);
 	prom_family(out, "kvsteer_build_info", "gauge", "1.");
 	prom_uint(out, "kvsteer_build_info", PROM_LABELS({ "version", KVSTEER_VERSION }), 1);
 }

@@ -77,7 +77,8 @@ char *status_json(const struct view *v, size_t *len)
 	json_bool(&j, "draining", gateway_draining(v->gw));
 	json_object(&j, "datapath");
 	json_str(&j, "mode", "relay");
-	json_str(&j, "reason", v->fleet->cfg->datapath == CONFIG_DATAPATH_RELAY ? "configured" : "the only one of this version");
+	json_str(&j, "reason",
+		 v->fleet->cfg->datapath == CONFIG_DATAPATH_RELAY ? "configured" : "the only one of this version");
 	json_end(&j);
 	json_object(&j, "flows");
 	json_uint(&j, "splice", 0);

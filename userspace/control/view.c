@@ -33,7 +33,8 @@ int view_open(struct view *v, struct gateway *gw)
 		v->n_pools = i + 1;
 		vp->cfg = p->cfg;
 		vp->slot = p->state->slot;
-		vp->n_backends = route_pool_status(p->state->route, v->now_ns, &vp->status, vp->backends, ROUTE_MAX_NODES);
+		vp->n_backends = route_pool_status(p->state->route, v->now_ns, &vp->status, vp->backends,
+						   ROUTE_MAX_NODES);
 		pthread_mutex_lock(&p->state->queue_lock);
 		vp->queued = p->state->queue.len;
 		pthread_mutex_unlock(&p->state->queue_lock);

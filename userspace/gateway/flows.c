@@ -23,13 +23,16 @@ uint32_t gateway_flows(struct gateway *gw, uint64_t now_ns, struct gateway_flow 
 		++*live;
 		if (written == n)
 			continue;
-		*f = (struct gateway_flow){ .slot = i, .generation = id.generation, .state = id.state,
+		*f = (struct gateway_flow){ .slot = i,
+					    .generation = id.generation,
+					    .state = id.state,
 					    .worker = __atomic_load_n(&s->owner, __ATOMIC_RELAXED) };
 		started_ns = __atomic_load_n(&s->started_ns, __ATOMIC_RELAXED);
 		f->age_ns = now_ns > started_ns ? now_ns - started_ns : 0;
 		if (row < BACKENDS_MAX_ROWS) {
 			snprintf(f->pool, sizeof(f->pool), "%.*s", (int)sizeof(f->pool) - 1, l->rows[row].pool);
-			snprintf(f->backend, sizeof(f->backend), "%.*s", (int)sizeof(f->backend) - 1, l->rows[row].name);
+			snprintf(f->backend, sizeof(f->backend), "%.*s", (int)sizeof(f->backend) - 1,
+				 l->rows[row].name);
 		}
 		/* released or taken anew while it was read: what was read may be of two requests */
 		if (__atomic_load_n(&s->word, __ATOMIC_ACQUIRE) == word)

@@ -50,7 +50,9 @@ int route_prefix_top(struct route_pool *pool, uint64_t now_ns, struct route_top_
 		}
 		if (n_rows == n)
 			break;
-		rows[n_rows++] = (struct route_top_row){ .hash = v[i].hash, .blocks = 1, .requests = v[i].count,
+		rows[n_rows++] = (struct route_top_row){ .hash = v[i].hash,
+							 .blocks = 1,
+							 .requests = v[i].count,
 							 .share = total > 0 ? fmin(1, v[i].count / total) : 0 };
 	}
 	free(v);
