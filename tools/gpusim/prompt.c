@@ -198,7 +198,7 @@ static int refuse_type(struct sim_refusal *why, const char *key, const char *wan
 {
 	char param[64], message[256];
 
-	snprintf(param, sizeof(param), "body.%s", key);
+	snprintf(param, sizeof(param), "body%s%s", *key ? "." : "", key);
 	snprintf(message, sizeof(message), "1 validation error:\n  {'type': '%s_type', 'loc': '%s', 'msg': 'Input should be a valid %s'}",
 		 want, param, want);
 	return refuse(why, "Bad Request", param, message);
