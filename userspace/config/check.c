@@ -124,6 +124,14 @@ static int check_pool(struct loader *l, struct config *cfg, struct config_pool *
 	if (m && p->policy != CONFIG_POLICY_PREFIX_AWARE)
 		return load_fail(l, m, "only with policy: prefix_aware; this pool's policy is %s",
 				 config_policy_name(p->policy));
+	if (p->policy == CONFIG_POLICY_WEIGHTED &&
+	    p->weights.queue + p->weights.kv_cache + p->weights.prefix + p->weights.running_requests +
+			    p->weights.lora_affinity + p->weights.predicted_latency ==
+		    0)
+		return load_fail(l, load_mark_find(l, &p->policy), "needs a weight above 0");
+	/* every prediction would be nothing, and what was observed could not be compared with it */
+	if (p->profile.b_us == 0)
+		return load_fail(l, load_mark_find(l, &p->profile.b_us), "must be above 0");
 	if (p->scrape.stale_ns <= p->scrape.interval_ns) {
 		m = load_mark_find(l, &p->scrape.stale_ns);
 		if (!m)

@@ -66,6 +66,8 @@ static const struct {
 	{ "pools:\n  - adapters: [x]\n    backends: [http://h]\n", "t:2:15: pools[0].adapters: \"a list\": adapters need a base model" },
 	{ "pools:\n  - prefix_length: 4096\n    policy: round-robin\n    backends: [http://h]\n",
 	  "t:2:20: pools[0].prefix_length: \"4096\": only with policy: prefix_aware; this pool's policy is round_robin" },
+	{ "pools:\n  - policy: weighted\n    weights: {queue: 0, kv_cache: 0, prefix: 0, lora_affinity: 0}\n    backends: [http://h]\n",
+	  "t:2:13: pools[0].policy: \"weighted\": needs a weight above 0" },
 	{ "pools:\n  - backends: [http://h, http://h/]\n", "t:2:26: pools[0].backends[1]: \"http://h/\": backend name \"h:80\" is already taken by pools[0].backends[0] at line 2" },
 	{ "pools:\n  - backends: [{url: 'http://h', name: n}, {url: 'http://i', name: n}]\n",
 	  "t:2:68: pools[0].backends[1].name: \"n\": backend name \"n\" is already taken by pools[0].backends[0].name" },
