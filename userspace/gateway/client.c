@@ -389,6 +389,17 @@ static void client_event(struct worker *w, struct io *io, uint32_t events)
 	}
 }
 
+/* Between two requests: nothing is lost, the client sees a plain FIN. */
+static void client_close_unused(struct client *c)
+{
+	struct exchange *x = c->x;
+
+	c->x = NULL;
+	if (x)
+		exchange_client_gone(x);
+	client_close(c, false);
+}
+
 static void client_timer(struct timer *t, uint64_t now_ns)
 {
 	struct client *c = container_of(t, struct client, timer);
@@ -408,14 +419,8 @@ static void client_timer(struct timer *t, uint64_t now_ns)
 	case CLIENT_LINGER:
 		client_close(c, false);
 		break;
-	default: /* idle: nothing was lost */
-		if (c->x) {
-			struct exchange *x = c->x;
-
-			c->x = NULL;
-			exchange_client_gone(x);
-		}
-		client_close(c, false);
+	default:
+		client_close_unused(c);
 		break;
 	}
 }
@@ -444,7 +449,7 @@ void client_close_idle(struct worker *w)
 		struct client *c = list_entry(p, struct client, link);
 
 		if (c->state == CLIENT_IDLE && !c->in.len)
-			client_gone(c);
+			client_close_unused(c);
 	}
 }
 
