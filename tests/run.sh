@@ -37,7 +37,8 @@ export UBSAN_OPTIONS="log_path=$out/san/report:print_stacktrace=1:halt_on_error=
 export LSAN_OPTIONS="exitcode=86"
 slow=1
 for f in "$build"/bin/kvsteerd "$build"/tests/*/test_*; do
-	[ -f "$f" ] && grep -q __asan_init "$f" && slow=4
+	[ -f "$f" ] || continue
+	grep -q __asan_init "$f" && slow=4
 	break
 done
 export KVSTEER_TEST_SLOW=$slow

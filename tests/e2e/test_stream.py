@@ -158,7 +158,7 @@ def test_client_that_keeps_pace_does_not_stall(router, backend):
     b = backend(play)
     r = router([b.url], limits={"client_buffer": "16KiB"})
     c = Client(r.port)
-    for _ in range(12):
+    for _ in range(8):
         c.post(chat_body())
         got = c.response(timeout=5)
         assert got.cut is None and got.body == block * 32
