@@ -70,14 +70,15 @@ static const char *read_object(struct counts *c, const char *s, const char *end)
 }
 
 /* A quote that is escaped belongs to the text of an answer, not to the engine's
- * own keys: a model that writes "usage" can't be believed. */
+ * own keys: a model that writes "usage" can't be believed. Neither can the first
+ * byte of a piece, whose backslash may be cut off. */
 static bool escaped(const char *begin, const char *quote)
 {
 	const char *p = quote;
 
 	while (p > begin && p[-1] == '\\')
 		p--;
-	return (quote - p) & 1;
+	return p == begin || ((quote - p) & 1);
 }
 
 static void scan(struct counts *c, const char *p, size_t n)

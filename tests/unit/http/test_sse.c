@@ -202,9 +202,11 @@ static void test_activity(void **state)
 
 	for (int round = 0; round < 200000; round++) {
 		char in[12];
-		size_t n = 1 + (size_t)rand_r(&seed) % sizeof(in), cut = (size_t)rand_r(&seed) % (n + 1);
-		bool want[2] = { false, false };
-		struct sse_activity a = { 0 };
+		size_t n = 1 + (size_t)rand_r(&seed) % sizeof(in);
+		size_t x = (size_t)rand_r(&seed) % (n + 1), y = (size_t)rand_r(&seed) % (n + 1);
+		size_t a = x < y ? x : y, b = x < y ? y : x;
+		bool want[3] = { false, false, false };
+		struct sse_activity act = { 0 };
 		int line = 0; /* 0 start, 1 comment, 2 other */
 
 		for (size_t i = 0; i < n; i++) {
@@ -214,10 +216,11 @@ static void test_activity(void **state)
 			else if (line == 0)
 				line = in[i] == ':' ? 1 : 2;
 			if (line == 2)
-				want[i >= cut] = true;
+				want[(i >= a) + (i >= b)] = true;
 		}
-		assert_int_equal(sse_activity(&a, in, cut), want[0]);
-		assert_int_equal(sse_activity(&a, in + cut, n - cut), want[1]);
+		assert_int_equal(sse_activity(&act, in, a), want[0]);
+		assert_int_equal(sse_activity(&act, in + a, b - a), want[1]);
+		assert_int_equal(sse_activity(&act, in + b, n - b), want[2]);
 	}
 }
 

@@ -46,6 +46,7 @@ static const struct row rows[] = {
 	{ "usage null", "data: {\"usage\":null}\n\n", -1, -1, -1 },
 	{ "text, escaped", "{\"text\":\"{\\\"usage\\\":{\\\"prompt_tokens\\\":9}}\"}", -1, -1, -1 },
 	{ "text, then real", "{\"text\":\"\\\"usage\\\":{\\\"prompt_tokens\\\":9}\",\"usage\":{\"prompt_tokens\":3}}", 3, -1, -1 },
+	{ "key that ends in it", "{\"x\\\"usage\":{\"prompt_tokens\":9}}", -1, -1, -1 },
 	{ "number cut", "{\"usage\":{\"completion_tokens\":4,\"prompt_tokens\":12", -1, 4, -1 },
 	{ "negative, float, text", "{\"usage\":{\"prompt_tokens\":-1,\"completion_tokens\":1.5,\"cached_tokens\":\"x\"}}", -1, -1, -1 },
 	{ "huge", "{\"usage\":{\"prompt_tokens\":99999999999999999999}}", -1, -1, -1 },

@@ -109,7 +109,7 @@ static void test_request_fields(void **state)
 				 "Connection: X-Mine, authorization, host, content-length, keep-alive\r\nX-Mine: 1\r\n"
 				 "Keep-Alive: 5\r\nTE: trailers\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\nProxy-Connection: x\r\n"
 				 "Proxy-Authorization: Basic eA==\r\nX-Kvsteer-Backend: spoof\r\nx-kvsteer-priority: 5\r\n"
-				 "X-Gateway-Model-Name: spoof\r\nX-Request-Id: mine\r\nX-Forwarded-For: 1.2.3.4\r\n"
+				 "X-Gateway-Model-Name: spoof\r\nX-Gateway-Other: spoof\r\nX-Request-Id: mine\r\nX-Forwarded-For: 1.2.3.4\r\n"
 				 "X-Forwarded-For: 5.6.7.8\r\nForwarded: for=1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: h\r\n"
 				 "X-Real-IP: 1.1.1.1\r\nContent-Length: 2\r\nX-Other: \xc3\xa4\r\nEmpty:\r\n\r\nhi";
 	static const struct http_extra extra[] = {
