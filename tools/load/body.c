@@ -55,11 +55,13 @@ int load_body_init(struct load_body *b, const struct load_options *o)
 
 	*b = (struct load_body){ .o = o };
 	if (o->api == LOAD_API_COMPLETIONS) {
-		/* One text without roles; a conversation needs its turns told apart. */
+		/* One text without roles; a conversation needs its turns told apart. The marks are
+		 * 8 and 12 bytes: whole tokens, so that an answer's tokens are the same when its
+		 * text comes back in the next prompt. */
 		b->open_system = b->open_user = ",\"prompt\":\"";
 		b->next_user = o->shape.turns > 0 ? "\\n\\nUser: " : "";
-		b->next_assistant = "\\n\\nAssistant: ";
-		b->tail = o->shape.turns > 0 ? "\\n\\nAssistant: \"}" : "\"}";
+		b->next_assistant = "\\n\\nAssistant:";
+		b->tail = o->shape.turns > 0 ? "\\n\\nAssistant:\"}" : "\"}";
 	} else {
 		b->open_system = ",\"messages\":[{\"role\":\"system\",\"content\":\"";
 		b->open_user = ",\"messages\":[{\"role\":\"user\",\"content\":\"";

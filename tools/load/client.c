@@ -28,6 +28,7 @@ struct conn {
 	enum conn_state state;
 	uint32_t generation; /* of the slot: tells events of a connection long closed */
 	uint32_t next;       /* in the list of idle or free slots */
+	uint32_t prev;       /* in the list of idle ones, the last used first */
 	uint64_t active_ns;  /* last sign of life */
 	uint64_t served;
 	size_t sent;         /* bytes of the call's request */
@@ -59,17 +60,31 @@ static uint32_t index_of(const struct load_client *c, const struct conn *conn)
 	return (uint32_t)(conn - c->conns);
 }
 
+static void idle_push(struct load_client *c, struct conn *conn)
+{
+	conn->prev = NONE;
+	conn->next = c->idle;
+	if (c->idle != NONE)
+		c->conns[c->idle].prev = index_of(c, conn);
+	c->idle = index_of(c, conn);
+	conn->state = CONN_IDLE;
+}
+
+static void idle_remove(struct load_client *c, struct conn *conn)
+{
+	if (conn->prev != NONE)
+		c->conns[conn->prev].next = conn->next;
+	else
+		c->idle = conn->next;
+	if (conn->next != NONE)
+		c->conns[conn->next].prev = conn->prev;
+}
+
 static void conn_close(struct load_client *c, struct conn *conn)
 {
 	close(conn->fd);
-	if (conn->state == CONN_IDLE) {
-		/* Somewhere in the list; lists are short where this happens often. */
-		uint32_t *at = &c->idle;
-
-		while (*at != index_of(c, conn))
-			at = &c->conns[*at].next;
-		*at = conn->next;
-	}
+	if (conn->state == CONN_IDLE)
+		idle_remove(c, conn);
 	conn->state = CONN_FREE;
 	conn->fd = -1;
 	conn->generation++;
@@ -98,9 +113,7 @@ static void finish(struct load_client *c, struct conn *conn, const char *error, 
 	}
 	conn->served++;
 	conn->active_ns = c->now_ns;
-	conn->state = CONN_IDLE;
-	conn->next = c->idle;
-	c->idle = index_of(c, conn);
+	idle_push(c, conn);
 }
 
 static void on_event(void *arg, bool token)
@@ -109,6 +122,7 @@ static void on_event(void *arg, bool token)
 	struct load_client *c = conn->client;
 	struct load_call *call = conn->call;
 
+	conn->active_ns = c->now_ns;
 	if (!call->first_ns)
 		call->first_ns = c->now_ns;
 	if (!token)
@@ -232,7 +246,9 @@ static bool take_bytes(struct load_client *c, struct conn *conn, size_t n)
 {
 	long used;
 
-	conn->active_ns = c->now_ns;
+	/* A stream lives by its events: pings alone must not keep it waiting for ever. */
+	if (!c->o->stream || !conn->reply.http.head_done)
+		conn->active_ns = c->now_ns;
 	used = load_reply_feed(&conn->reply, c->buf, n, on_event, conn);
 	if (used < 0) {
 		finish(c, conn, "bad_response", false);
@@ -329,7 +345,7 @@ void load_client_start(struct load_client *c, struct load_call *call, uint64_t n
 	call->start_ns = now_ns;
 	while (c->idle != NONE) {
 		conn = &c->conns[c->idle];
-		c->idle = conn->next;
+		idle_remove(c, conn);
 		conn->state = CONN_SENDING;
 		conn->active_ns = now_ns;
 		conn_start(c, conn, call);

@@ -36,7 +36,7 @@ static const char usage[] =
 	"  --sigma S            spread of both lognormal lengths, 0..3; 0: always the mean (default 0.5; sharegpt 1)\n"
 	"  --stream 1|0         server-sent events or one JSON answer (default 1)\n"
 	"  --time-scale X       trace stamps, think times and burst periods X times faster (default 1)\n"
-	"  --timeout S          give up on an answer that is silent for S seconds (default 300)\n"
+	"  --timeout S          give up on an answer after S seconds without an event (default 300)\n"
 	"  --adapters A,B       model names used in turn, one a prefix (default: lora adapter-0..adapter-31)\n"
 	"  --seed N             of every random choice (default 1)\n"
 	"  --json FILE          write the results as JSON, - for stdout\n"

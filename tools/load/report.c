@@ -37,11 +37,13 @@ void load_report_table(const struct load_report *r, FILE *out, FILE *err)
 		fprintf(out, "  error %s: %llu\n", s->reasons.list[i].name,
 			(unsigned long long)s->reasons.list[i].count);
 	fflush(out);
-	if (late_ms > LOAD_LATE_WARN_MS)
-		fprintf(err,
-			"kvsteer-load: warning: requests were sent up to %.1f ms (p99) after their time: the generator, "
-			"not the server, is late\n",
-			late_ms);
+	if (late_ms <= LOAD_LATE_WARN_MS)
+		return;
+	fprintf(err, "kvsteer-load: warning: requests were sent up to %.1f ms (p99) after their time: ", late_ms);
+	if (r->capped)
+		fputs("all connections were in use, the server is too slow for this rate\n", err);
+	else
+		fputs("the generator, not the server, is late\n", err);
 }
 
 void load_report_progress(const struct load_report *r, FILE *out)
@@ -112,6 +114,7 @@ static yyjson_mut_doc *build(const struct load_report *r)
 	yyjson_mut_obj_add_uint(d, root, "output_tokens", s->output_tokens);
 	yyjson_mut_obj_add_uint(d, root, "usage_missing", s->requests - s->errors - s->usage_seen);
 	yyjson_mut_obj_add_uint(d, root, "reconnects", r->reconnects);
+	yyjson_mut_obj_add_bool(d, root, "connections_exhausted", r->capped);
 	return d;
 }
 

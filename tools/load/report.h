@@ -2,6 +2,7 @@
 /* Results for people and for programs. */
 #ifndef KVSTEER_LOAD_REPORT_H
 #define KVSTEER_LOAD_REPORT_H
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -15,6 +16,7 @@ struct load_report {
 	const struct load_options *o;
 	const struct load_stats *stats;
 	uint64_t reconnects;
+	bool capped;        /* all connections were in use: requests waited for one */
 	uint64_t sent;      /* with the warm-up */
 	uint64_t ended;
 	uint32_t in_flight;

@@ -34,6 +34,7 @@ struct run {
 	struct load_stats *stats;
 	uint64_t start_ns;
 	uint64_t sent, ended;
+	bool capped;        /* a request had to wait for a connection */
 	bool stopped;       /* nothing is sent any more */
 	bool terminal;
 	bool line_open;     /* a progress line without its end */
@@ -87,6 +88,7 @@ static struct load_report report_of(const struct run *r, uint64_t now_ns)
 		.reconnects = load_client_reconnects(r->client),
 		.sent = r->sent,
 		.ended = r->ended,
+		.capped = r->capped,
 		.in_flight = load_client_in_flight(r->client),
 		.elapsed_s = now_ns > r->start_ns ? (double)(now_ns - r->start_ns) / NSEC_PER_SEC : 0,
 	};
@@ -109,11 +111,39 @@ static void progress(struct run *r, uint64_t now_ns)
 	fflush(stderr);
 }
 
+/* The time is over and requests still wait for a connection: leaving them out would make
+ * the server look as good as its survivors. */
+static int count_unsent(struct run *r, uint64_t now_ns)
+{
+	static const struct load_answer none = { .prompt_tokens = -1, .output_tokens = -1, .cached_tokens = -1 };
+
+	while (load_source_due(&r->source) < r->stats->until_ns) {
+		struct load_call *call = load_call_new();
+		int rc = call ? load_source_take(&r->source, call) : -1;
+
+		if (rc) {
+			if (call)
+				load_conv_free(call->conv);
+			load_call_free(call);
+			return rc;
+		}
+		call->measured = call->intended_ns >= r->stats->from_ns;
+		call->start_ns = call->end_ns = now_ns;
+		call->error = "not_sent";
+		load_stats_begin(r->stats, call);
+		on_done(r, call, &none);
+	}
+	return 0;
+}
+
 static void stop(struct run *r, uint64_t now_ns)
 {
 	if (r->stopped)
 		return;
 	r->stopped = true;
+	/* Interrupted, or a trace that ended: the window is what was measured. */
+	if (r->stats->until_ns != UINT64_MAX && now_ns < r->stats->until_ns && now_ns > r->stats->from_ns)
+		r->stats->until_ns = now_ns;
 	r->drain_end_ns = now_ns + LOAD_DRAIN_S * NSEC_PER_SEC;
 }
 
@@ -145,7 +175,15 @@ static int send_due(struct run *r, uint64_t now_ns)
 		load_stats_begin(r->stats, call);
 		r->sent++;
 	}
+	if (!r->stopped && !load_client_ready(r->client) && load_source_due(&r->source) <= now_ns)
+		r->capped = true;
 	/* By the clock too: a closed loop whose clients all wait has nothing due. */
+	if (!r->stopped && now_ns >= until_ns && r->capped && !r->o->concurrency) {
+		int rc = count_unsent(r, now_ns);
+
+		if (rc)
+			return rc;
+	}
 	if (now_ns >= until_ns || stop_asked)
 		stop(r, now_ns);
 	if (r->o->requests && r->stats->begun >= r->o->requests)
@@ -179,6 +217,8 @@ static int loop(struct run *r)
 		if (rc)
 			return rc;
 		now_ns = clock_now_ns();
+		if (load_source_ended(&r->source))
+			stop(r, now_ns);
 		if (!load_client_in_flight(r->client) &&
 		    (r->stopped || load_source_due(&r->source) == LOAD_NEVER))
 			return 0;

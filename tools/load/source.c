@@ -157,11 +157,16 @@ void load_source_free(struct load_source *s)
 	memset(s, 0, sizeof(*s));
 }
 
+bool load_source_ended(const struct load_source *s)
+{
+	return s->o->kind == LOAD_TRACE && !s->record;
+}
+
 uint64_t load_source_due(const struct load_source *s)
 {
 	uint64_t due = s->heap_len ? s->heap[0].due_ns : LOAD_NEVER;
 
-	if (s->o->kind == LOAD_TRACE && !s->record)
+	if (load_source_ended(s))
 		return LOAD_NEVER;
 	/* At the limit of conversations new ones wait (and become late), running ones go on. */
 	if (s->arrival_ns < due && s->live_convs < LOAD_CONVS_MAX)

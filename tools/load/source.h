@@ -52,6 +52,8 @@ void load_source_free(struct load_source *s);
 /* When the next request is due; LOAD_NEVER while there is none (all clients wait for their
  * answers, or the trace is at its end). */
 uint64_t load_source_due(const struct load_source *s);
+/* Whether there will be no further request at all: the trace is at its end. */
+bool load_source_ended(const struct load_source *s);
 /* Makes the due request: its bytes and intended time. Returns 0 or -errno with s->error. */
 int load_source_take(struct load_source *s, struct load_call *call);
 /* The call has ended: its client or conversation goes on. `a` is its answer, for a success. */

@@ -35,6 +35,7 @@ enum act {
 	ACT_EARLY,        /* write without reading the body, close */
 	ACT_READ,         /* read a request, say nothing */
 	ACT_RESET,        /* RST */
+	ACT_PING,         /* comments every 20 ms until the client goes */
 	ACT_HANG,         /* keep open until the client goes */
 };
 
@@ -103,6 +104,8 @@ static const struct script scripts[] = {
 	  .conn = { { { ACT_ANSWER, "+PONG\r\n\r\n" } } }, .calls = 1, .errors = { "bad_response" } },
 	{ .name = "silence", .conn = { { { ACT_READ, NULL }, { ACT_HANG, NULL } } }, .calls = 1,
 	  .errors = { "timeout" }, .timeout_s = 0.2 },
+	{ .name = "nothing but pings", .conn = { { { ACT_ANSWER, HEAD "\r\n" CHUNK }, { ACT_PING, NULL } } },
+	  .calls = 1, .errors = { "timeout" }, .timeout_s = 0.2 },
 	{ .name = "silence in mid-stream", .conn = { { { ACT_ANSWER, HEAD "\r\n" CHUNK }, { ACT_HANG, NULL } } },
 	  .calls = 1, .errors = { "timeout" }, .timeout_s = 0.2 },
 };
@@ -166,6 +169,10 @@ static void play(const struct server *s, int fd, const struct step *step)
 			setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
 			return;
 		}
+		case ACT_PING:
+			while (!poll(&gone, 1, 20))
+				write_all(fd, "3\r\n:\n\n\r\n", 8, 8);
+			return;
 		case ACT_HANG:
 			poll(&gone, 1, 10000);
 			return;
