@@ -17,7 +17,7 @@ static double now(void)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);   /* a shared machine: count what was ours */
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 

@@ -34,6 +34,11 @@ static void token_reset(struct json_token *t)
 static void token_add(struct json_token *t, const uint8_t *p, size_t n)
 {
 	t->len += n;
+	if (n <= 8 && t->fill <= JSON_TOKEN_MAX - 8) {
+		while (n--)
+			t->buf[t->fill++] = *p++;
+		return;
+	}
 	while (n) {
 		size_t k = JSON_TOKEN_MAX - t->fill;
 
@@ -382,8 +387,13 @@ static const uint8_t *number(struct json_scan *s, const uint8_t *p, const uint8_
 	const uint8_t *start = p;
 
 	while (p < end) {
-		int next = num_next(s->num_state, *p);
+		int next;
 
+		if (s->num_state == NUM_INT && (uint8_t)(*p - '0') <= 9) {      /* most of all numbers: token ids */
+			p++;
+			continue;
+		}
+		next = num_next(s->num_state, *p);
 		if (next < 0)
 			break;
 		s->num_state = (uint8_t)next;

@@ -698,6 +698,49 @@ static void test_weight(void **state)
 	free(body);
 }
 
+/* Runs of a prompt: ids fill blocks, a new run starts one, and its start is part of the chain. */
+static void test_runs(void **state)
+{
+	char *text = letters(256, 6), body[2048];
+	struct made a, b;
+	size_t n, i;
+
+	n = (size_t)sprintf(body, "{\"prompt\":[0");
+	for (i = 1; i < 100; i++)
+		n += (size_t)sprintf(body + n, ",%zu", i);
+	sprintf(body + n, "]}");
+	a = make(COMP, body);
+	assert_int_equal(a.key.nblocks, 2);             /* 64 ids a block */
+	assert_int_equal(a.key.total_bytes, 400);
+	prompt_key_free(&a.key);
+	sprintf(body, "{\"prompt\":[\"%s\",\"b\",7]}", text);
+	a = make(LLAM, body);
+	sprintf(body, "{\"prompt\":[\"%sb\",7]}", text);
+	b = make(LLAM, body);
+	assert_int_equal(a.key.nblocks, b.key.nblocks);
+	assert_int_equal(shared_blocks(&a.key, &b.key), 1);
+	prompt_key_free(&a.key);
+	prompt_key_free(&b.key);
+	free(text);
+}
+
+/* A text given twice leaves no trace, also where its blocks were folded for want of room. */
+static void test_rewind_folded(void **state)
+{
+	struct prompt_limits lim = { .max_blocks = 1 };
+	char *text = letters(900, 8), body[4096];
+	struct made a, b;
+
+	sprintf(body, M("[\"%.300s\",{\"text\":\"%s\",\"text\":\"hi\"}]"), text, text);
+	a = make_limited(CHAT, body, strlen(body), 0, &lim, false);
+	sprintf(body, M("[\"%.300s\",{\"text\":\"hi\"}]"), text);
+	b = make_limited(CHAT, body, strlen(body), 0, &lim, false);
+	assert_true(same_key(&a.key, &b.key));
+	prompt_key_free(&a.key);
+	prompt_key_free(&b.key);
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -706,7 +749,7 @@ int main(void)
 		cmocka_unit_test(test_common_start), cmocka_unit_test(test_seed), cmocka_unit_test(test_raw),
 		cmocka_unit_test(test_no_messages), cmocka_unit_test(test_raw_iov), cmocka_unit_test(test_nesting), cmocka_unit_test(test_huge_numbers),
 		cmocka_unit_test(test_truncated), cmocka_unit_test(test_many), cmocka_unit_test(test_reuse),
-		cmocka_unit_test(test_weight),
+		cmocka_unit_test(test_weight), cmocka_unit_test(test_runs), cmocka_unit_test(test_rewind_folded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
