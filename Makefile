@@ -36,7 +36,7 @@ BINS := $(B)/bin/kvsteerd $(B)/bin/kvsteerctl $(B)/bin/kvsteer-gpusim $(B)/bin/k
 UNIT_SRC  := $(wildcard tests/unit/*/test_*.c)
 UNIT_BIN  := $(UNIT_SRC:tests/unit/%.c=$(B)/tests/%)
 
-.PHONY: all help deps demo test unit e2e asan clean compile_commands.json docs check-docs
+.PHONY: all help deps demo test unit e2e bench-sim fuzz tidy asan clean compile_commands.json docs check-docs
 .DEFAULT_GOAL := all
 
 all: $(BINS) ## build everything into build/bin
@@ -89,10 +89,20 @@ demo: ## install, build, run the main job: round-robin against cost
 	@$(MAKE) --no-print-directory all
 	@tools/demo/demo.sh $(B)
 
+bench-sim: all ## simulated fleet against the reference figures (about 40 minutes)
+	@KVSTEER_BUILD=$(B) python3 tests/bench/bench_sim.py
+
 asan: ## everything again with ASAN and UBSAN, then the tests
 	@$(MAKE) --no-print-directory B=build/asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \
 	   SANFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined" all unit-bins
 	@tests/run.sh all build/asan
+
+T ?= 30
+fuzz: $(B)/libkvsteer.a ## each fuzzer of tests/fuzz for T seconds (clang; T=30)
+	@tests/fuzz/run.sh $(B) $(T)
+
+tidy: compile_commands.json ## clang-tidy over userspace/
+	@clang-tidy --quiet -p . $(CORE_SRC)
 
 compile_commands.json: ## for clangd and clang-tidy
 	@tools/compile_commands.sh "$(ALL_CFLAGS)" $(CORE_SRC) $(wildcard userspace/cmd/*.c tools/*/*.c tests/unit/*/*.c) >$@

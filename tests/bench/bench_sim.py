@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""The simulated fleet through the gateway against an independent model's figures.
+
+Two cases, two policies, median of three runs each on a cold fleet: hit rate, TTFT and so
+on must lie within 10 % of the reference (p99 within 20 %). Exits 1 where one does not.
+
+usage: bench_sim.py [--runs N] [--seconds S] [--warmup S]
+"""
+import argparse
+import sys
+import tempfile
+
+import fleet
+
+# case, policy -> reference: hit rate, TTFT p50/p90/p99 in ms, and others
+REFERENCE = {
+    ("open 38/s", "round_robin"): {"hit_rate": .245, "ttft_p50_ms": 318, "ttft_p90_ms": 759, "ttft_p99_ms": 1250, "e2e_p50_ms": 14900},
+    ("open 38/s", "cost"): {"hit_rate": .981, "ttft_p50_ms": 28, "ttft_p90_ms": 35, "ttft_p99_ms": 41, "e2e_p50_ms": 2210},
+    ("closed 70", "round_robin"): {"hit_rate": .252, "ttft_p50_ms": 217, "ttft_p90_ms": 225, "ttft_p99_ms": 231, "rate_rps": 18.1, "itl_mean_ms": 24.9},
+    ("closed 70", "cost"): {"hit_rate": .978, "ttft_p50_ms": 29, "ttft_p90_ms": 35, "ttft_p99_ms": 43, "rate_rps": 28.7, "itl_mean_ms": 16.2},
+}
+LOAD = {
+    "open 38/s": ["--rate", "38", "--poisson"],
+    "closed 70": ["--concurrency", "70"],
+}
+PORT = 19100
+
+
+def figures(r):
+    return {"hit_rate": r["hit_rate"], "ttft_p50_ms": r["ttft_ms"]["p50"], "ttft_p90_ms": r["ttft_ms"]["p90"],
+            "ttft_p99_ms": r["ttft_ms"]["p99"], "e2e_p50_ms": r["e2e_ms"]["p50"], "rate_rps": r["rate_rps"],
+            "itl_p50_ms": r["itl_ms"]["p50"], "itl_mean_ms": r["itl_ms"]["mean"], "errors": r["errors"],
+            "late_ms_p99": r["late_ms_p99"]}
+
+
+def one_run(work, policy, case, seed, warmup, seconds):
+    backends = [f"127.0.0.1:{PORT + 10 + i}" for i in range(7)]
+    with fleet.simulator(work, PORT + 10, 7, "--seed", str(seed)), fleet.gateway(work, PORT, backends, policy):
+        return figures(fleet.load(f"http://127.0.0.1:{PORT}", "--workload", "support", *LOAD[case], "--seed", str(seed),
+                                  "--warmup", str(warmup), "--duration", str(seconds)))
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--runs", type=int, default=3)
+    ap.add_argument("--warmup", type=int, default=100, help="seconds (default 100)")
+    ap.add_argument("--seconds", type=int, default=100, help="measured seconds of a run (default 100)")
+    ap.add_argument("--only", help="part of a case's or policy's name")
+    args = ap.parse_args()
+    rows, bad = [], 0
+    with tempfile.TemporaryDirectory() as work:
+        for (case, policy), reference in REFERENCE.items():
+            if args.only and args.only not in f"{case} {policy}":
+                continue
+            runs = []
+            for seed in range(1, args.runs + 1):
+                print(f"{case} {policy}: run {seed} of {args.runs}", file=sys.stderr, flush=True)
+                runs.append(one_run(work, policy, case, seed, args.warmup, args.seconds))
+            row = {"case": case, "policy": policy, "errors": sum(r["errors"] for r in runs)}
+            bad += row["errors"] > 0
+            print(f"\nsupport, {case}, {policy}: median of {args.runs}, errors {row['errors']}, "
+                  f"generator late p99 {max(r['late_ms_p99'] for r in runs):.1f} ms")
+            for key, want in reference.items():
+                values = [r[key] for r in runs]
+                got = fleet.median(values)
+                tolerance = .20 if "p99" in key else .10
+                off = (got - want) / want
+                verdict = "ok" if abs(off) <= tolerance else "OUT"
+                bad += verdict != "ok"
+                row[key], row[key + "_spread"], row[key + "_reference"] = got, fleet.spread(values), want
+                print(f"  {key:14} {got:10.3f}   reference {want:10.3f}   {off * 100:+6.1f} %  {verdict}")
+            rows.append(row)
+    fleet.save("sim", rows, runs=args.runs, warmup_s=args.warmup, measured_s=args.seconds)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
