@@ -115,15 +115,13 @@ void schema_write_reference(FILE *out)
 		"# Configuration of kvsteer %s\n\n"
 		"One YAML file, given with `kvsteerd -c FILE`. One pool with its backends is enough:\n\n"
 		"```yaml\npools:\n  - backends: [http://10.0.0.1:8000, http://10.0.0.2:8000]\n```\n\n"
-		"`kvsteerd --check -c FILE` says whether a file is good (exit 0) or where its first fault is (exit 2). "
-		"It needs\n"
-		"no privilege and no network: host names are resolved when the daemon starts and when it reloads, not "
-		"by the check.\n"
-		"SIGHUP or `kvsteerctl reload` reads the file again; if it has a fault, the daemon says so and goes on "
-		"with the old one.\n\n"
-		"Unknown and duplicate keys are errors. Sizes: bytes, or with `KiB`, `MiB`, `GiB`. Durations: with "
-		"`us`, `ms`, `s`, `m`\n"
-		"or `h`. Booleans: `true`, `false`. A whole file that shows every key: "
+		"`kvsteerd --check -c FILE` says whether a file is good (exit 0) or where its first fault is (exit 2). It\n"
+		"needs no privilege and no network: host names are resolved when the daemon starts and when it reloads,\n"
+		"not by the check.\n\n"
+		"SIGHUP or `kvsteerctl reload` reads the file again; if it has a fault, the daemon says so and goes on\n"
+		"with the old one. Changes of `admin`, `workers` and `limits.connections` need a restart.\n\n"
+		"Unknown and duplicate keys are errors. Sizes: bytes, or with `KiB`, `MiB`, `GiB`. Durations: with `us`,\n"
+		"`ms`, `s`, `m` or `h`. Booleans: `true`, `false`. A whole file that shows every key:\n"
 		"[kvsteer.example.yaml](kvsteer.example.yaml).\n",
 		KVSTEER_VERSION);
 	ref_section(out, "", schema_root.sub, "");
