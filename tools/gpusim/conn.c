@@ -204,6 +204,7 @@ static int on_body(llhttp_t *p, const char *at, size_t len)
 static int on_complete(llhttp_t *p)
 {
 	conn_of(p)->keep_alive = llhttp_should_keep_alive(p);
+	conn_of(p)->complete = true;
 	return HPE_PAUSED;	/* what follows is parsed after the answer */
 }
 
@@ -250,7 +251,8 @@ static void conn_parse(struct sim_conn *c)
 		return;
 	}
 	pos = llhttp_get_error_pos(&c->parser);
-	if (err == HPE_PAUSED_UPGRADE) {	/* offers of another protocol are ignored */
+	if (err == HPE_PAUSED_UPGRADE) {
+		/* Offers of another protocol are ignored. This pause comes in addition to the one at the request's end. */
 		llhttp_resume_after_upgrade(&c->parser);
 	} else if (err == HPE_PAUSED && !c->too_big) {
 		llhttp_resume(&c->parser);
@@ -265,7 +267,10 @@ static void conn_parse(struct sim_conn *c)
 		return;
 	}
 	sim_buf_consume(&c->in, (size_t)(pos - c->in.data));
-	sim_api_request(c);
+	if (c->complete) {
+		c->complete = false;
+		sim_api_request(c);
+	}
 }
 
 /* -- I/O -- */

@@ -53,7 +53,7 @@ struct sim_conn {
 	struct sim_buf url, field, value, body;	/* of the request that arrives */
 	char request_id[128];			/* the client's x-request-id, if well formed */
 	bool json;				/* content type */
-	bool expect_continue, keep_alive, too_big;
+	bool expect_continue, keep_alive, too_big, complete;
 
 	struct sim_buf out;
 	bool byte_mode;
