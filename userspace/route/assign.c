@@ -230,11 +230,13 @@ void ticket_leave_node(struct route_pool *pool, struct route_ticket *t, uint64_t
 int route_retry(struct route_pool *pool, struct route_ticket *t, uint64_t now_ns, struct route_plan *plan)
 {
 	struct decision d;
-	uint32_t old = t->node;
+	uint32_t old;
 	int rc;
 
-	assert(t->state == ROUTE_TICKET_PREFILL || t->state == ROUTE_TICKET_DECODE);
+	/* Under the lock: a later request's first token may have moved the ticket on. */
 	pool_lock(pool);
+	assert(t->state == ROUTE_TICKET_PREFILL || t->state == ROUTE_TICKET_DECODE);
+	old = t->node;
 	settle_all(pool, now_ns);
 	ticket_leave_node(pool, t, now_ns, false);
 	t->state = ROUTE_TICKET_NONE;

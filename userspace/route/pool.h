@@ -158,7 +158,8 @@ enum route_ticket_state {
 };
 
 /* Book-keeping of one request between assign and end. Zero it before the first
- * use; the fields are for reading only. */
+ * use; the fields are for reading only. `state` may change under the pool's lock at any time
+ * before the end (an unseen first token that is inferred), the other public fields only in calls with this ticket. */
 struct route_ticket {
 	struct ledger_ref slot;
 	uint32_t node;                  /* present node, ROUTE_NO_NODE after the end */

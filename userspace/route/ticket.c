@@ -116,8 +116,8 @@ void route_end(struct route_pool *pool, struct route_ticket *t, uint64_t now_ns,
 	double answer_tokens = output_tokens;
 	uint32_t node;
 
-	assert(is_live(t));
 	pool_lock(pool);
+	assert(is_live(t));
 	node = t->node;
 	node_settle(&pool->node[node], now_ns);
 	ticket_leave_node(pool, t, now_ns, outcome == ROUTE_END_OK);

@@ -286,6 +286,82 @@ static void cost_keeps_known_prefixes(void **state)
 	fx_close(&f);
 }
 
+/* At low load everything stuck to one node elsewhere: conversations spread first, then stay. */
+static void idle_pool_spreads_then_stays(void **state)
+{
+	struct fx f = { 0 };
+	static struct fx_prompt p[140];
+	static uint32_t home[140], count[7];
+	struct route_request r;
+	uint32_t i;
+
+	memset(count, 0, sizeof(count));
+	fx_open(&f, ROUTE_POLICY_COST, 7, 256);
+	for (i = 0; i < 140; i++) {
+		memset(&p[i], 0, sizeof(p[i]));
+		fx_say(&p[i], i * 1000, 400, 0);
+		r = fx_request(&p[i]);
+		count[home[i] = fx_serve(&f, &r)]++;
+	}
+	for (i = 0; i < 7; i++)
+		assert_true(count[i] >= 8 && count[i] <= 36);
+	for (i = 0; i < 140; i++) {
+		r = fx_request(&p[i]);
+		assert_int_equal(fx_serve(&f, &r), home[i]);
+	}
+	fx_close(&f);
+}
+
+/* Gateways that lose their approximate state, or never shared it, still agree on the first choice. */
+static void two_gateways_agree_without_talking(void **state)
+{
+	struct fx f = { 0 }, g = { 0 };
+	static struct fx_prompt p;
+	struct route_request r;
+	uint32_t i;
+
+	f.cfg.pi_start = g.cfg.pi_start = 0.9;
+	fx_open(&f, ROUTE_POLICY_COST, 7, 256);
+	fx_open(&g, ROUTE_POLICY_COST, 7, 256);
+	for (i = 0; i < 100; i++) {
+		memset(&p, 0, sizeof(p));
+		fx_say(&p, i * 1000, 2000, 0);
+		r = fx_request(&p);
+		assert_int_equal(fx_serve(&f, &r), fx_serve(&g, &r));
+	}
+	fx_close(&f);
+	fx_close(&g);
+}
+
+static void saturation_follows_the_queue(void **state)
+{
+	struct fx f = { 0 };
+	static struct fx_prompt p[60];
+	static struct route_ticket t[60];
+	struct route_pool_status ps;
+	struct route_request r;
+	uint32_t i;
+
+	fx_open(&f, ROUTE_POLICY_COST, 2, 256);
+	route_pool_status(f.pool, f.now, &ps, NULL, 0);
+	assert_true(ps.saturation == 0);
+	for (i = 0; i < 60; i++) {
+		memset(&p[i], 0, sizeof(p[i]));
+		memset(&t[i], 0, sizeof(t[i]));
+		fx_say(&p[i], i * 1000, 3000, 0);
+		r = fx_request(&p[i]);
+		fx_assign(&f, &r, &t[i]);
+	}
+	/* About thirty prefills of .19 s each are ahead on either node, and their steps. */
+	route_pool_status(f.pool, f.now, &ps, NULL, 0);
+	assert_true(ps.saturation > 5.4 && ps.saturation < 6.2);
+	for (i = 0; i < 60; i++)
+		route_end(f.pool, &t[i], f.now, ROUTE_END_CLIENT_GONE, 0);
+	route_pool_status(f.pool, f.now, &ps, NULL, 0);
+	assert_true(ps.saturation == 0);
+	fx_close(&f);
+}
+
 /* Hundreds of replicas and a quarter of the traffic with the same prefix: elsewhere the bound fell below one
  * request and all overflowed to the default node. */
 static void many_nodes_one_popular_prefix(void **state)
@@ -327,6 +403,9 @@ int main(void)
 		cmocka_unit_test(weighted_prefix_and_adapter),
 		cmocka_unit_test(hashing_policies_move_little),
 		cmocka_unit_test(cost_keeps_known_prefixes),
+		cmocka_unit_test(idle_pool_spreads_then_stays),
+		cmocka_unit_test(two_gateways_agree_without_talking),
+		cmocka_unit_test(saturation_follows_the_queue),
 		cmocka_unit_test(many_nodes_one_popular_prefix),
 	};
 
