@@ -55,18 +55,21 @@ static const struct known_field known[] = {
 };
 #undef K
 
+/* Names of one length are neighbours; few share it, and of those few an initial. */
 static const struct known_field *field_find(const char *name, size_t len)
 {
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && known[i].len <= len; i++)
-		if (known[i].len == len && !strncasecmp(known[i].name, name, len))
+		if (known[i].len == len && known[i].name[0] == (name[0] | 0x20) &&
+		    !strncasecmp(known[i].name, name, len))
 			return &known[i];
 	return NULL;
 }
 
-enum http_field_id http_field_lookup(const char *name, size_t len)
+enum http_field_id http_field_classify(const char *name, size_t len, uint8_t *flags)
 {
-	const struct known_field *k = field_find(name, len);
+	const struct known_field *k = len ? field_find(name, len) : NULL;
 
+	*flags = k ? k->flags : 0;
 	if (k)
 		return k->id;
 	if (len > 10 && !strncasecmp(name, "x-gateway-", 10))
@@ -76,12 +79,11 @@ enum http_field_id http_field_lookup(const char *name, size_t len)
 	return HTTP_F_OTHER;
 }
 
-uint8_t http_field_flags(enum http_field_id id)
+enum http_field_id http_field_lookup(const char *name, size_t len)
 {
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (known[i].id == id)
-			return known[i].flags;
-	return 0;
+	uint8_t flags;
+
+	return http_field_classify(name, len, &flags);
 }
 
 const struct http_field *http_field_first(const struct http_field *fields, uint16_t n, enum http_field_id id)
@@ -188,12 +190,31 @@ const char *http_reason(uint16_t status)
 	return "Unknown";
 }
 
+#define T (HTTP_CH_TOKEN | HTTP_CH_TEXT)
+/* RFC 9110 5.6.2 and 5.5; the same sets as http_framing.h has as masks. */
+const uint8_t http_char_class[256] = {
+	['!'] = T, ['#'... '\''] = T, ['*'] = T, ['+'] = T, ['-'] = T, ['.'] = T, ['0'... '9'] = T,
+	['A'... 'Z'] = T, ['^'... 'z'] = T, ['|'] = T, ['~'] = T,
+	['\t'] = HTTP_CH_TEXT, [' '] = HTTP_CH_TEXT, ['"'] = HTTP_CH_TEXT, ['('] = HTTP_CH_TEXT,
+	[')'] = HTTP_CH_TEXT, [','] = HTTP_CH_TEXT, ['/'] = HTTP_CH_TEXT, [':'... '@'] = HTTP_CH_TEXT,
+	['['... ']'] = HTTP_CH_TEXT, ['{'] = HTTP_CH_TEXT, ['}'] = HTTP_CH_TEXT, [0x80 ... 0xff] = HTTP_CH_TEXT,
+};
+#undef T
+
 bool http_token_ok(const char *s, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
-		if (!http_framing_is_tchar((__u8)s[i]))
+		if (!(http_char_class[(uint8_t)s[i]] & HTTP_CH_TOKEN))
 			return false;
 	return len > 0;
+}
+
+bool http_text_ok(const char *s, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if (!(http_char_class[(uint8_t)s[i]] & HTTP_CH_TEXT))
+			return false;
+	return true;
 }
 
 bool http_token_next(const char **p, const char *end, const char **tok, size_t *len)

@@ -83,29 +83,28 @@ enum head_scan head_scan(struct http_head *h, const char *buf, size_t len, struc
 							h->limits.target_bytes + HTTP_START_LINE_EXTRA;
 	size_t head_end = len < h->limits.head_bytes ? len : h->limits.head_bytes;
 	size_t line_end = (size_t)h->line + line_max;
+	size_t stop = line_end < head_end ? line_end : head_end;
 	size_t i = h->scanned;
 
-	for (; i < head_end; i++) {
-		unsigned char c = (unsigned char)buf[i];
+	while (i < stop && (http_char_class[(uint8_t)buf[i]] & HTTP_CH_TEXT))
+		i++;
+	if (i < head_end) {
+		char c = buf[i];
 
-		if (c == '\r') {
-			if (i + 1 == head_end)
-				break; /* its LF decides */
+		if (c == '\n') /* RFC 9112 2.2 allows it as a terminator; smugglers like it */
+			return HEAD_BARE_LF;
+		if (c != '\r')
+			return http_char_class[(uint8_t)c] & HTTP_CH_TEXT ? HEAD_LINE_MAX : HEAD_CTL;
+		if (i + 1 < head_end) {
 			if (buf[i + 1] != '\n')
 				return HEAD_BARE_CR;
 			*line = (struct http_slice){ h->line, (uint32_t)(i - h->line) };
 			h->line = h->scanned = (uint32_t)i + 2;
 			return HEAD_LINE;
 		}
-		if (c == '\n') /* RFC 9112 2.2 allows it as a terminator; smugglers like it */
-			return HEAD_BARE_LF;
-		if ((c < 0x20 && c != '\t') || c == 0x7f)
-			return HEAD_CTL;
-		if (i >= line_end)
-			return HEAD_LINE_MAX;
+		/* a CR at the end: its LF decides */
 	}
 	h->scanned = (uint32_t)i;
-	/* i == head_end, or one before it with a CR there */
 	return len >= h->limits.head_bytes ? HEAD_MAX : HEAD_MORE;
 }
 
@@ -154,8 +153,7 @@ enum head_field head_add_field(struct http_head *h, const char *buf, struct http
 	f->name_len = (uint16_t)name_len;
 	f->value_off = h->tok_value.off;
 	f->value_len = h->tok_value.len;
-	f->id = http_field_lookup(s, name_len);
-	f->flags = http_field_flags(f->id);
+	f->id = (uint8_t)http_field_classify(s, name_len, &f->flags);
 	return HEAD_F_OK;
 }
 

@@ -73,9 +73,15 @@ bool http_parse_content_length(const char *s, size_t len, uint64_t *out);
 /* ASCII case-insensitive equality with a literal. */
 bool http_slice_is(const char *s, size_t len, const char *literal);
 
-uint8_t http_field_flags(enum http_field_id id);
+/* As http_field_lookup(); *flags gets the HTTP_FIELD_* that the name has by itself. */
+enum http_field_id http_field_classify(const char *name, size_t len, uint8_t *flags);
 enum http_method http_method_lookup(const char *s, size_t len);
-bool http_token_ok(const char *s, size_t len);
+/* Sets of bytes. */
+#define HTTP_CH_TOKEN 1 /* tchar */
+#define HTTP_CH_TEXT 2  /* HT, SP, VCHAR, obs-text: what a value may hold */
+extern const uint8_t http_char_class[256];
+bool http_token_ok(const char *s, size_t len); /* 1*tchar */
+bool http_text_ok(const char *s, size_t len);  /* a value that can't split a message (RFC 9110 5.5) */
 /* Next element of a comma-separated list, whitespace trimmed (may be empty). */
 bool http_token_next(const char **p, const char *end, const char **tok, size_t *len);
 

@@ -9,18 +9,9 @@
 #include "http/http_internal.h"
 #include "http/out.h"
 
-/* RFC 9110 5.5: a value that holds CR, LF or NUL would split the message. */
-static bool value_ok(const char *s, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		if (!http_framing_is_text((__u8)s[i]))
-			return false;
-	return true;
-}
-
 void out_field(struct out *o, const char *name, size_t name_len, const char *value, size_t value_len)
 {
-	if (!http_token_ok(name, name_len) || !value_ok(value, value_len)) {
+	if (!http_token_ok(name, name_len) || !http_text_ok(value, value_len)) {
 		if (!o->err)
 			o->err = -EINVAL;
 		return;
@@ -109,7 +100,7 @@ static void write_forwarded_for(struct out *o, const struct http_req *r, const c
 
 	if (!q->peer_address)
 		return;
-	if (!value_ok(q->peer_address, strlen(q->peer_address))) {
+	if (!http_text_ok(q->peer_address, strlen(q->peer_address))) {
 		o->err = o->err ? o->err : -EINVAL;
 		return;
 	}
@@ -218,7 +209,7 @@ static void write_status_line(struct out *o, const struct http_resp *r, const ch
 	out_mem(o, " ", 1);
 	if (strcmp(reason, "Unknown"))
 		out_str(o, reason);
-	else if (value_ok(buf + r->reason.off, r->reason.len))
+	else if (http_text_ok(buf + r->reason.off, r->reason.len))
 		out_mem(o, buf + r->reason.off, r->reason.len);
 	out_mem(o, "\r\n", 2);
 }
