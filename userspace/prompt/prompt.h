@@ -73,7 +73,7 @@ struct prompt_info {
 	                                 * equals prompt_id_hash(id) */
 };
 
-struct prompt_scan;                     /* one request's scanner: about 4 KiB and what its blocks need */
+struct prompt_scan;                     /* one request's scanner: 10 KiB, and 16 bytes a block */
 
 /* A new scanner, or NULL without memory. Reusable for any number of requests; not shared by threads. */
 struct prompt_scan *prompt_scan_new(void);
