@@ -40,7 +40,7 @@ static void pool_config(const struct config_pool *p, struct route_pool_config *r
 	for (unsigned i = 0; i < p->n_backends; i++)
 		backends[i] = (struct route_backend_config){
 			.name = p->backends[i].name,
-			.address = p->backends[i].name,
+			.address = p->backends[i].address,
 			.cap = p->backends[i].concurrency_threshold,
 			.extra_ms = p->backends[i].extra_ms,
 		};

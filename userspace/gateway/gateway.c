@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -96,6 +97,21 @@ static int scrape_fleet(struct gateway *gw, const struct fleet *f)
 	free(t);
 	free(urls);
 	return err;
+}
+
+/* Rows that have come to another backend start their counts at zero. */
+static void claim_rows(struct gateway *gw, const struct fleet *f)
+{
+	for (unsigned i = 0; i < f->npools; i++)
+		for (unsigned k = 0; k < f->pools[i].nbackends; k++) {
+			const char *pool = f->pools[i].cfg->name, *name = f->pools[i].backends[k].cfg->name;
+			uint32_t row = f->pools[i].backends[k].row;
+			uint64_t id = XXH3_64bits_withSeed(name, strlen(name), XXH3_64bits(pool, strlen(pool)));
+
+			if (gw->row_identity[row] && gw->row_identity[row] != id)
+				stats_backend_restart(gw->stats, gw->n_workers + 1, gw->stats_correction, row);
+			gw->row_identity[row] = id;
+		}
 }
 
 /* ---- listeners ---- */
@@ -259,6 +275,11 @@ int gateway_create(struct gateway **out, struct config *cfg, char *err, size_t e
 		gw->stats[i] = gw->workers[i]->stats;
 		gw->workers[i]->fleet = gateway_fleet_get(gw);
 	}
+	rc = -ENOMEM;
+	gw->stats_correction = gw->stats[gw->n_workers] = calloc(1, sizeof(*gw->stats_correction));
+	if (!gw->stats_correction)
+		goto fail;
+	claim_rows(gw, gw->fleet);
 	rc = bind_new(gw, cfg, NULL, changes, err, err_len);
 	if (rc)
 		goto fail;
@@ -313,6 +334,7 @@ int gateway_reload(struct gateway *gw, struct config *cfg, char *err, size_t err
 	pthread_mutex_lock(&gw->fleet_lock);
 	rc = fleet_build(gw, cfg, old, &new, err, err_len);
 	if (!rc) {
+		claim_rows(gw, new);
 		gw->fleet = new;
 		__atomic_store_n(&gw->fleet_version, new->version, __ATOMIC_RELEASE);
 	}
@@ -344,11 +366,13 @@ int gateway_reload(struct gateway *gw, struct config *cfg, char *err, size_t err
 
 void gateway_drain(struct gateway *gw)
 {
-	struct fleet *f = gateway_fleet_get(gw);
+	if (!gateway_draining(gw)) {
+		struct fleet *f = gateway_fleet_get(gw);
 
-	gw->drain_until_ns = clock_now_ns() + f->cfg->timeouts.drain_ns;
-	fleet_put(f);
-	__atomic_store_n(&gw->draining, true, __ATOMIC_RELEASE);
+		gw->drain_until_ns = clock_now_ns() + f->cfg->timeouts.drain_ns;
+		fleet_put(f);
+		__atomic_store_n(&gw->draining, true, __ATOMIC_RELEASE);
+	}
 	for (unsigned i = 0; i < gw->n_workers; i++)
 		if (gw->workers[i])
 			worker_wake(gw->workers[i]);
@@ -394,6 +418,8 @@ void gateway_destroy(struct gateway *gw)
 		gateway_drain(gw);
 	for (unsigned i = 0; i < gw->n_workers; i++)
 		worker_destroy(gw->workers[i]);
+	if (gw->stats_correction)
+		stats_worker_free(gw->stats_correction);
 	scraper_destroy(gw->scraper);
 	access_log_close(gw->access_log);
 	if (gw->fleet)

@@ -39,7 +39,7 @@ void gateway_destroy(struct gateway *gw);
 /* The present fleet: a reference that the caller gives back with fleet_put(). */
 struct fleet *gateway_fleet_get(struct gateway *gw);
 
-/* Statistics blocks of all workers (n of them), valid until gateway_destroy(). */
+/* Statistics blocks to sum (n of them: the workers' and one of corrections), valid until gateway_destroy(). */
 struct stats_worker *const *gateway_stats(const struct gateway *gw, unsigned *n);
 uint64_t gateway_start_ns(const struct gateway *gw);
 /* True if one backend at least of some pool is eligible and it does not drain. */

@@ -22,7 +22,9 @@ struct gateway {
 	uint64_t fleet_version; /* atomic, == fleet->version */
 
 	struct worker *workers[GATEWAY_WORKERS_MAX];
-	struct stats_worker *stats[GATEWAY_WORKERS_MAX];
+	struct stats_worker *stats[GATEWAY_WORKERS_MAX + 1]; /* the workers', then stats_correction */
+	struct stats_worker *stats_correction;
+	uint64_t row_identity[BACKENDS_MAX_ROWS]; /* which backend a row's counts belong to */
 	unsigned n_workers;
 	uint64_t max_connections;
 	uint64_t connections; /* atomic: client connections of all workers */

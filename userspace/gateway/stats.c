@@ -77,6 +77,20 @@ void stats_worker_sum(struct stats_worker *const *workers, unsigned n, struct st
 	}
 }
 
+void stats_backend_restart(struct stats_worker *const *workers, unsigned n, struct stats_worker *correction, uint32_t row)
+{
+	struct stats_backend *sum = calloc(1, sizeof(*sum)), *c = stats_backend_get(correction, row);
+	uint64_t *from = (uint64_t *)sum, *to = (uint64_t *)c;
+
+	if (sum && c) {
+		stats_backend_sum(workers, n, row, sum);
+		/* all members are uint64_t; sums are modulo 2^64, so that a negative count cancels */
+		for (unsigned i = 0; i < sizeof(*sum) / sizeof(uint64_t); i++)
+			__atomic_store_n(&to[i], to[i] - from[i], __ATOMIC_RELAXED);
+	}
+	free(sum);
+}
+
 void stats_worker_free(struct stats_worker *s)
 {
 	for (unsigned i = 0; i < sizeof(s->backend) / sizeof(*s->backend); i++)

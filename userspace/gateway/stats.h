@@ -65,5 +65,9 @@ struct stats_pool *stats_pool_get(struct stats_worker *s, uint32_t slot);
 void stats_backend_sum(struct stats_worker *const *workers, unsigned n, uint32_t row, struct stats_backend *out);
 void stats_pool_sum(struct stats_worker *const *workers, unsigned n, uint32_t slot, struct stats_pool *out);
 void stats_worker_sum(struct stats_worker *const *workers, unsigned n, struct stats_worker *out);
+/* Makes the sums of `row` zero from here on, by what is written into `correction`, one
+ * more block of the n that are summed: a row that another backend gets must not
+ * begin with its predecessor's counts. One thread at a time. */
+void stats_backend_restart(struct stats_worker *const *workers, unsigned n, struct stats_worker *correction, uint32_t row);
 void stats_worker_free(struct stats_worker *s);
 #endif

@@ -22,7 +22,7 @@ struct fleet *gateway_fleet_get(struct gateway *gw)
 
 struct stats_worker *const *gateway_stats(const struct gateway *gw, unsigned *n)
 {
-	*n = gw->n_workers;
+	*n = gw->n_workers + 1;
 	return gw->stats;
 }
 
@@ -70,6 +70,7 @@ int gateway_explain(struct gateway *gw, const char *path, const uint8_t *body, s
 	int rc = 0;
 
 	memset(out, 0, sizeof(*out));
+	snprintf(err, err_len, "out of memory");
 	if (family == PROMPT_FAMILY_NONE) {
 		snprintf(err, err_len, "%s is not an inference path", path);
 		return -EINVAL;
