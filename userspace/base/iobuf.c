@@ -5,8 +5,7 @@
 
 int iobuf_reserve(struct iobuf *b, uint32_t n, uint32_t max)
 {
-	uint64_t want = (uint64_t)b->len + n;
-	uint32_t cap;
+	uint64_t want = (uint64_t)b->len + n, cap;
 	uint8_t *mem;
 
 	if (want > max)
@@ -21,6 +20,8 @@ int iobuf_reserve(struct iobuf *b, uint32_t n, uint32_t max)
 	cap = b->cap ? b->cap : IOBUF_MIN;
 	while (cap < want)
 		cap *= 2;
+	if (cap > UINT32_MAX)
+		cap = UINT32_MAX;
 	mem = malloc(cap);
 	if (!mem)
 		return -ENOMEM;
@@ -29,7 +30,7 @@ int iobuf_reserve(struct iobuf *b, uint32_t n, uint32_t max)
 	free(b->mem);
 	b->mem = mem;
 	b->off = 0;
-	b->cap = cap;
+	b->cap = (uint32_t)cap;
 	return 0;
 }
 
@@ -37,7 +38,7 @@ int iobuf_append(struct iobuf *b, const void *p, uint32_t n, uint32_t max)
 {
 	int err = iobuf_reserve(b, n, max);
 
-	if (err)
+	if (err || !n) /* nothing may be NULL + 0 */
 		return err;
 	memcpy(iobuf_tail(b), p, n);
 	b->len += n;
