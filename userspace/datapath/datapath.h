@@ -72,7 +72,9 @@ void flow_init(struct flow *f, struct conn *from, struct conn *to, uint8_t body_
 	       enum flow_form form, uint32_t out_limit);
 /* Passes on n bytes that were read from the backend. Everything given is taken
  * (kept in `out`, beyond out_limit if need be: the caller stops reading at FLOW_BLOCKED)
- * up to the body's end; what lies behind it is counted in `surplus`. */
+ * up to the body's end; what lies behind it is counted in `surplus`. After
+ * FLOW_CLIENT_GONE the framing stands behind these bytes all the same, so that the
+ * rest can be read with FLOW_DISCARD; if it is at its end, nothing more will come. */
 enum flow_result flow_feed(struct flow *f, const uint8_t *p, uint32_t n);
 /* One read from the backend (into scratch) and its feed. -EAGAIN counts as FLOW_MORE. */
 enum flow_result flow_pump(struct flow *f, uint8_t *scratch, uint32_t scratch_len);

@@ -91,6 +91,8 @@ enum flow_result flow_feed(struct flow *f, const uint8_t *p, uint32_t n)
 	int status = http_framing_status(&f->framing);
 	uint32_t pos = 0;
 
+	/* To the end of what came even when the client is lost on the way: who reads on
+	 * for nobody must know where in the body it is. */
 	while (pos < n && status == HTTP_FRAMING_MORE) {
 		struct http_framing_span span;
 
@@ -100,13 +102,12 @@ enum flow_result flow_feed(struct flow *f, const uint8_t *p, uint32_t n)
 			continue;
 		if (f->observe)
 			f->observe(f, p + span.off, span.len);
-		if (f->form == FLOW_CHUNK || f->form == FLOW_PAYLOAD) {
+		if ((f->form == FLOW_CHUNK || f->form == FLOW_PAYLOAD) && result < FLOW_CLIENT_GONE)
 			result = worse(result, flow_reframe(f, p + span.off, span.len));
-			if (result >= FLOW_CLIENT_GONE)
-				return result;
-		}
 	}
 	f->surplus = n - pos;
+	if (result >= FLOW_CLIENT_GONE)
+		return result;
 	if (status == HTTP_FRAMING_ERROR)
 		return FLOW_MALFORMED; /* nothing of this read goes out: the client sees a cut before it */
 	if (f->form == FLOW_AS_FRAMED && pos) {
