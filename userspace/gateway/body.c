@@ -43,7 +43,8 @@ static void chunk_put(struct body_pool *pool, struct body_chunk *c)
 uint8_t *body_space(struct body *b, struct body_pool *pool, uint64_t want, uint32_t *room)
 {
 	if (!b->tail || b->tail->len == b->tail->cap) {
-		struct body_chunk *c = chunk_new(pool, want);
+		/* only a body's first chunk is small: many small ones would be many vectors */
+		struct body_chunk *c = chunk_new(pool, b->held ? BODY_CHUNK_BYTES : want);
 
 		if (!c)
 			return NULL;

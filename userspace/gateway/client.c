@@ -12,8 +12,7 @@
 #include "gateway/exchange.h"
 #include "gateway/internal.h"
 
-#define READ_BYTES (16u << 10)     /* one read of a head and what follows it */
-#define READS_PER_TURN 4           /* of a body, before others get their turn */
+#define READ_BYTES CLIENT_READ_BYTES
 #define LINGER_NS NSEC_PER_SEC
 #define LINGER_BYTES (64u << 10)
 
@@ -26,7 +25,9 @@ static void client_timer(struct timer *t, uint64_t now_ns);
 
 void client_want(struct client *c, bool reading, bool writing)
 {
-	uint32_t ev = (reading ? EPOLLIN : 0) | (writing ? EPOLLOUT : 0) | (c->fin ? 0 : EPOLLRDHUP);
+	/* A FIN that means no abort waits behind the bytes that are not read yet. */
+	bool fin = !c->fin && (reading || c->w->fleet->cfg->client_half_close == CONFIG_HALF_CLOSE_ABORT);
+	uint32_t ev = (reading ? EPOLLIN : 0) | (writing ? EPOLLOUT : 0) | (fin ? EPOLLRDHUP : 0);
 
 	c->reading = reading;
 	c->writing = writing;
@@ -144,114 +145,21 @@ static void client_linger(struct client *c)
 	client_deadline(c, c->w->now_ns + LINGER_NS);
 }
 
-static void client_gone(struct client *c)
+void client_gone(struct client *c)
 {
+	/* between two requests there is nothing to cut: the end of the last answer may still be on its way */
+	bool whole = c->state == CLIENT_IDLE || c->state == CLIENT_LINGER;
 	struct exchange *x = c->x;
 
 	if (x) {
 		c->x = NULL;
 		exchange_client_gone(x);
 	}
-	client_close(c, true);
+	client_close(c, !whole);
 }
 
-/* Feeds what lies in c->in to the body; keeps what is behind its end. */
-static void client_body_buffered(struct client *c)
-{
-	struct exchange *x = c->x;
-
-	while (c->in.len && c->state == CLIENT_BODY) {
-		const uint8_t *p = iobuf_head(&c->in);
-		struct http_span span;
-		enum http_result r = http_body_step(&x->decode, (const char *)p, c->in.len, &span);
-
-		if (r == HTTP_FAULT) {
-			exchange_fault(x, &x->decode.fault);
-			return;
-		}
-		if (span.len) {
-			if (body_append(&x->body, &c->w->bodies, p + span.off, (uint32_t)span.len)) {
-				exchange_fail(x, REASON_OVERLOADED, "out of memory");
-				return;
-			}
-			exchange_body_filled(x, p + span.off, (uint32_t)span.len);
-		}
-		iobuf_consume(&c->in, (uint32_t)span.consumed);
-		if (r == HTTP_DONE) {
-			x->body_complete = true;
-			c->state = CLIENT_ANSWER;
-			client_deadline(c, 0);
-		} else if (!span.consumed) {
-			break;
-		}
-	}
-	exchange_body_progress(x);
-}
-
-/* Reads straight into the body's chunks: Content-Length framing has nothing else on the wire. */
-static ssize_t client_read_length(struct client *c)
-{
-	struct exchange *x = c->x;
-	struct http_span span;
-	uint32_t room;
-	uint8_t *to = body_space(&x->body, &c->w->bodies, x->decode.framing.left, &room);
-	ssize_t n;
-
-	if (!to)
-		return -ENOMEM;
-	n = conn_recv(&c->conn, to, room);
-	if (n <= 0)
-		return n;
-	http_body_step(&x->decode, (const char *)to, (size_t)n, &span);
-	body_filled(&x->body, (uint32_t)n);
-	exchange_body_filled(x, to, (uint32_t)n);
-	if (http_body_ended(&x->decode)) {
-		x->body_complete = true;
-		c->state = CLIENT_ANSWER;
-		client_deadline(c, 0);
-	}
-	return n;
-}
-
-static void client_read_body(struct client *c)
-{
-	struct worker *w = c->w;
-
-	for (unsigned i = 0; i < READS_PER_TURN && c->state == CLIENT_BODY && c->reading; i++) {
-		struct exchange *x = c->x;
-		bool length = x->decode.framing.state == HTTP_FS_LENGTH;
-		ssize_t n = length ? client_read_length(c) : conn_recv(&c->conn, w->scratch, READ_BYTES);
-
-		if (n == -EAGAIN)
-			return;
-		if (n == 0 || (n < 0 && n != -ENOMEM)) { /* the rest of the body will never come */
-			client_gone(c);
-			return;
-		}
-		client_deadline(c, w->now_ns + w->fleet->cfg->timeouts.head_ns);
-		if (n > 0 && !length)
-			n = iobuf_append(&c->in, w->scratch, (uint32_t)n, 2 * READ_BYTES) ? -ENOMEM : n;
-		if (n < 0) {
-			exchange_fail(x, REASON_OVERLOADED, "out of memory");
-			return;
-		}
-		if (length)
-			exchange_body_progress(x);
-		else
-			client_body_buffered(c);
-		if (n < (ssize_t)READ_BYTES)
-			return; /* the socket is empty, or nearly */
-	}
-}
-
-void client_resume_body(struct client *c)
-{
-	if (!c->reading)
-		client_want(c, true, c->writing);
-}
-
-/* c->in holds bytes of a head (or its first ones): parses. */
-static void client_parse_head(struct client *c)
+/* c->in holds bytes of a head (or its first ones): parses. True if it was complete. */
+static bool client_parse_one(struct client *c)
 {
 	struct worker *w = c->w;
 	struct exchange *x = c->x;
@@ -262,7 +170,7 @@ static void client_parse_head(struct client *c)
 		x = c->x = exchange_new(c);
 		if (!x) {
 			client_close(c, true);
-			return;
+			return false;
 		}
 	}
 	r = http_req_parse(&x->parse->req, (char *)iobuf_head(&c->in), c->in.len);
@@ -271,19 +179,19 @@ static void client_parse_head(struct client *c)
 			c->state = CLIENT_HEAD; /* an absolute deadline: a byte now and then does not move it */
 			client_deadline(c, w->now_ns + w->fleet->cfg->timeouts.head_ns);
 		}
-		return;
+		return false;
 	}
 	if (r == HTTP_FAULT) {
 		c->state = CLIENT_HEAD;
 		exchange_fault(x, &x->parse->req.fault);
-		return;
+		return false;
 	}
 	/* The head's bytes go to the exchange, what follows them stays here. */
 	if (c->in.len > x->parse->req.head_bytes &&
 	    iobuf_append(&rest, iobuf_head(&c->in) + x->parse->req.head_bytes, c->in.len - x->parse->req.head_bytes,
 			 UINT32_MAX)) {
 		client_gone(c);
-		return;
+		return false;
 	}
 	x->head = c->in;
 	x->head.len = x->parse->req.head_bytes;
@@ -295,6 +203,19 @@ static void client_parse_head(struct client *c)
 	exchange_head_done(x);
 	if (c->state == CLIENT_BODY && c->x == x)
 		client_body_buffered(c);
+	return true;
+}
+
+/* Pipelined requests, as far as each is answered at once: in a loop, for a thousand
+ * small ones would be as deep a recursion. */
+static void client_parse_head(struct client *c)
+{
+	if (c->parsing)
+		return;
+	c->parsing = true;
+	while (client_parse_one(c) && c->state == CLIENT_IDLE && c->in.len)
+		;
+	c->parsing = false;
 }
 
 static void client_read_head(struct client *c)
@@ -389,17 +310,6 @@ static void client_event(struct worker *w, struct io *io, uint32_t events)
 	}
 }
 
-/* Between two requests: nothing is lost, the client sees a plain FIN. */
-static void client_close_unused(struct client *c)
-{
-	struct exchange *x = c->x;
-
-	c->x = NULL;
-	if (x)
-		exchange_client_gone(x);
-	client_close(c, false);
-}
-
 static void client_timer(struct timer *t, uint64_t now_ns)
 {
 	struct client *c = container_of(t, struct client, timer);
@@ -408,6 +318,12 @@ static void client_timer(struct timer *t, uint64_t now_ns)
 		return;
 	if (now_ns < c->deadline_ns) {
 		timer_arm(&c->w->timers, t, c->deadline_ns);
+		return;
+	}
+	if (c->state == CLIENT_BODY && (!c->reading || c->x->phase == EXCHANGE_ANSWERING)) {
+		/* we keep the client waiting, not it us, or it waits for the end of an early answer:
+		 * the exchange has deadlines of its own */
+		client_deadline(c, now_ns + c->w->fleet->cfg->timeouts.head_ns);
 		return;
 	}
 	switch (c->state) {
@@ -420,7 +336,7 @@ static void client_timer(struct timer *t, uint64_t now_ns)
 		client_close(c, false);
 		break;
 	default:
-		client_close_unused(c);
+		client_gone(c);
 		break;
 	}
 }
@@ -430,6 +346,7 @@ void client_answered(struct client *c)
 	struct worker *w = c->w;
 
 	c->x = NULL;
+	c->served = true;
 	if (c->close_after || c->fin || w->draining) {
 		client_linger(c);
 		return;
@@ -448,8 +365,14 @@ void client_close_idle(struct worker *w)
 	list_for_each_safe(p, tmp, &w->clients) {
 		struct client *c = list_entry(p, struct client, link);
 
-		if (c->state == CLIENT_IDLE && !c->in.len)
-			client_close_unused(c);
+		if (c->state == CLIENT_IDLE)
+			client_read_head(c); /* a request that is here already is served */
+		if (c->state != CLIENT_IDLE)
+			continue;
+		if (c->served)
+			client_gone(c);
+		else /* has just connected: its request is on its way */
+			client_deadline(c, w->now_ns + LINGER_NS);
 	}
 }
 

@@ -22,6 +22,8 @@ enum client_state {
 	CLIENT_CLOSED,
 };
 
+#define CLIENT_READ_BYTES (16u << 10) /* one read of a head and what follows it */
+
 struct client {
 	struct dead dead; /* first: see worker_bury() */
 	struct io io;
@@ -31,6 +33,8 @@ struct client {
 	enum client_state state;
 	bool fin;         /* the client has shut down its side (client_half_close: deliver) */
 	bool close_after; /* no further request on this connection */
+	bool served;      /* has had an answer */
+	bool parsing;     /* client_parse_head() is at work further up the stack */
 	bool trusted;     /* peer is one of trusted_proxies */
 	bool reading;     /* EPOLLIN wanted */
 	bool writing;     /* EPOLLOUT wanted */
@@ -53,8 +57,16 @@ void client_close(struct client *c, bool reset);
 void client_want(struct client *c, bool reading, bool writing);
 /* Moves the connection's deadline; 0 takes it away. */
 void client_deadline(struct client *c, uint64_t at_ns);
+/* The connection has ended or is given up: its exchange, if any, learns it first. */
+void client_gone(struct client *c);
+
+/* ---- client_body.c ---- */
+void client_read_body(struct client *c);
+/* Feeds what lies in c->in to the body; keeps what is behind its end. */
+void client_body_buffered(struct client *c);
 /* Reading may go on after back-pressure ended. */
 void client_resume_body(struct client *c);
+
 void client_close_idle(struct worker *w);
 void client_close_all(struct worker *w);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* From a request to a backend: model, key, policy, slot; the queue where no slot
- * is free; the next backend where one failed. */
+/* From a request to a backend: model, key, policy, slot; the next backend where
+ * one failed. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +14,6 @@
 #define TRIES_MAX 3       /* backends a request may see */
 /* Retries are a share of the requests: a fleet that fails as a whole is not asked twice for everything. */
 #define RETRY_SHARE 0.2
-
-static void exchange_assign(struct exchange *x, bool woken);
 
 /* ---- the request as route/ sees it ---- */
 
@@ -45,26 +43,6 @@ static uint64_t session_key(const struct exchange *x, const struct prompt_info *
 	if (!h)
 		h = info->cache_key_hash;
 	return h;
-}
-
-static int priority_of(const struct exchange *x)
-{
-	const struct http_req *r = &x->parse->req;
-	const char *buf = (const char *)iobuf_head(&x->head);
-	const struct http_field *f = http_field_first(r->fields, r->nfields, HTTP_F_X_KVSTEER_PRIORITY);
-	char text[8];
-	char *end;
-	long v;
-
-	if (!f || !f->value_len || f->value_len >= sizeof(text))
-		return 0;
-	memcpy(text, buf + f->value_off, f->value_len);
-	text[f->value_len] = 0;
-	v = strtol(text, &end, 10);
-	if (*end || v < QUEUE_PRIORITY_MIN || v > QUEUE_PRIORITY_MAX)
-		return 0;
-	/* anybody may step back, only trusted peers may push forward */
-	return v > 0 && !x->c->trusted ? 0 : (int)v;
 }
 
 static int build_route_request(struct exchange *x, const struct prompt_info *info)
@@ -166,116 +144,7 @@ void exchange_decide(struct exchange *x)
 	exchange_assign(x, false);
 }
 
-/* ---- the queue ---- */
-
-static void exchange_enqueue(struct exchange *x)
-{
-	struct fleet_pool_state *s = x->pool->state;
-	uint64_t timeout_ns = x->pool->cfg->queue_timeout_ns;
-	int err;
-
-	memset(&x->wait, 0, sizeof(x->wait));
-	x->wait.tenant = x->c ? x->c->peer_hash : 0;
-	x->wait.priority = x->c && x->parse ? priority_of(x) : 0;
-	x->wait.cost_tokens = (uint32_t)(x->key.total_bytes / 4);
-	x->wait.arrived_ns = x->request_ns;
-	x->wait.owner = x;
-	pthread_mutex_lock(&s->queue_lock);
-	err = queue_push(&s->queue, &x->wait, x->w->now_ns);
-	if (!err)
-		x->queued = true;
-	pthread_mutex_unlock(&s->queue_lock);
-	if (err) {
-		exchange_fail(x, REASON_QUEUE_FULL, "every backend is at its concurrency threshold and the queue is full");
-		return;
-	}
-	x->phase = EXCHANGE_QUEUED;
-	exchange_deadline(x, x->request_ns + timeout_ns);
-	/* a slot may have been freed between the refusal and the push: its wake-up saw an empty queue */
-	pool_wake(s);
-}
-
-static void exchange_woken(struct worker *w, struct mail *m)
-{
-	struct exchange *x = container_of(m, struct exchange, wake);
-	struct fleet_pool_state *s = x->pool->state;
-
-	pthread_mutex_lock(&s->queue_lock);
-	x->wake_posted = false;
-	pthread_mutex_unlock(&s->queue_lock);
-	if (x->zombie) { /* gave up meanwhile: the slot is somebody else's */
-		pool_wake(s);
-		exchange_free(x);
-		return;
-	}
-	w->now_ns = clock_now_ns();
-	exchange_assign(x, true);
-}
-
-void pool_wake(struct fleet_pool_state *s)
-{
-	struct exchange *x = NULL;
-	struct queue_entry *e;
-
-	/* Nobody waits: the pace of releases is of interest only where there is no
-	 * queue at all and Retry-After must still be right. */
-	if (!__atomic_load_n(&s->queue.len, __ATOMIC_RELAXED) && __atomic_load_n(&s->queue.limit, __ATOMIC_RELAXED))
-		return;
-	pthread_mutex_lock(&s->queue_lock);
-	queue_note_release(&s->queue, clock_now_ns());
-	e = queue_pop(&s->queue);
-	if (e) {
-		x = e->owner;
-		x->queued = false;
-		x->wake_posted = true;
-		x->wake.fn = exchange_woken;
-		/* posted under the lock: the owner can't leave and free itself in between */
-		worker_post(x->w, &x->wake);
-	}
-	pthread_mutex_unlock(&s->queue_lock);
-}
-
-bool exchange_leave_queue(struct exchange *x)
-{
-	struct fleet_pool_state *s = x->pool->state;
-	bool posted;
-
-	pthread_mutex_lock(&s->queue_lock);
-	if (x->queued)
-		queue_remove(&s->queue, &x->wait);
-	x->queued = false;
-	posted = x->wake_posted;
-	pthread_mutex_unlock(&s->queue_lock);
-	return posted;
-}
-
-void exchange_queue_timeout(struct exchange *x)
-{
-	x->queued_ns = x->w->now_ns - x->request_ns;
-	exchange_fail(x, REASON_QUEUE_TIMEOUT, "no backend had a free slot in time");
-}
-
-/* The woken request found no slot after all: back to the place it had. */
-static void exchange_requeue(struct exchange *x)
-{
-	struct fleet_pool_state *s = x->pool->state;
-	int err;
-
-	pthread_mutex_lock(&s->queue_lock);
-	err = queue_unpop(&s->queue, &x->wait);
-	if (!err)
-		x->queued = true;
-	pthread_mutex_unlock(&s->queue_lock);
-	if (err)
-		exchange_fail(x, REASON_QUEUE_FULL, "every backend is at its concurrency threshold and the queue is full");
-}
-
 /* ---- assignment ---- */
-
-static bool others_wait(struct fleet_pool_state *s)
-{
-	return __atomic_load_n(&s->queue.len, __ATOMIC_RELAXED) != 0;
-}
 
 /* The backend of the plan, from a newer fleet if this one does not have it yet. */
 static const struct fleet_backend *plan_backend(struct exchange *x)
@@ -320,18 +189,19 @@ static void exchange_assigned(struct exchange *x)
 		stat_add(&sb->prompt_tokens, x->plan.prompt_tokens);
 		stat_add(&sb->cached_predicted, x->plan.match_tokens);
 	}
-	exchange_connect(x, false);
+	/* An idle connection may turn out to be dead; what can't be sent twice does not try it. */
+	exchange_connect(x, x->streaming);
 }
 
-static void exchange_assign(struct exchange *x, bool woken)
+void exchange_assign(struct exchange *x, bool woken)
 {
 	struct worker *w = x->w;
 	struct fleet_pool_state *s = x->pool->state;
 	bool may_queue = x->pool->cfg->queue_max_requests > 0;
-	uint64_t t0 = clock_now_ns();
+	uint64_t t0 = clock_now_ns(), seen = __atomic_load_n(&s->releases, __ATOMIC_SEQ_CST);
 	int err;
 
-	if (!woken && may_queue && others_wait(s)) {
+	if (!woken && may_queue && pool_waiting(s)) {
 		exchange_enqueue(x); /* nobody overtakes */
 		return;
 	}
@@ -346,13 +216,13 @@ static void exchange_assign(struct exchange *x, bool woken)
 			x->queued_ns = w->now_ns - x->request_ns;
 			if (sp)
 				hist_observe(&sp->queue, &hist_bounds_queue, x->queued_ns);
-			pool_wake(s); /* there may be room for more than one */
+			pool_wake_next(s); /* there may be room for more than one */
 		}
 		exchange_assigned(x);
 		break;
 	case -EAGAIN:
 		if (woken)
-			exchange_requeue(x);
+			exchange_requeue(x, seen);
 		else if (may_queue)
 			exchange_enqueue(x);
 		else
@@ -360,6 +230,8 @@ static void exchange_assign(struct exchange *x, bool woken)
 		break;
 	case -EHOSTUNREACH:
 		exchange_fail(x, REASON_NO_BACKEND, "no backend of this model can take requests now");
+		if (woken) /* nor for those behind it: they need not wait for their time to run out */
+			pool_wake_next(s);
 		break;
 	default:
 		exchange_fail(x, REASON_OVERLOADED, "the gateway is at its limit of requests");
@@ -371,7 +243,7 @@ static void exchange_assign(struct exchange *x, bool woken)
 
 bool exchange_may_retry(const struct exchange *x)
 {
-	return !x->streaming && x->parse && x->assigned && x->tries < TRIES_MAX && x->w->retry_budget >= 1 &&
+	return !x->streaming && !x->interim_cut && x->parse && x->assigned && x->tries < TRIES_MAX && x->w->retry_budget >= 1 &&
 	       !(x->phase == EXCHANGE_ANSWERING && !x->flow.hold);
 }
 
@@ -404,12 +276,4 @@ void exchange_backend_failed(struct exchange *x, enum route_result result, enum 
 	exchange_reset_answer(x);
 	x->fresh_retry = false;
 	exchange_assigned(x);
-}
-
-void gateway_pool_tick(struct gateway *gw, struct fleet_pool *pool, uint64_t now_ns)
-{
-	route_tick(pool->state->route, now_ns);
-	/* caps may have been raised, exclusions may have ended */
-	if (others_wait(pool->state))
-		pool_wake(pool->state);
 }

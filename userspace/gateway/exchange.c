@@ -4,15 +4,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "gateway/access_log.h"
 #include "gateway/internal.h"
 #include "http/write.h"
-
-#define ERROR_BYTES_MAX 4096
 
 static void exchange_timer(struct timer *t, uint64_t now_ns);
 
@@ -166,15 +163,12 @@ void exchange_head_done(struct exchange *x)
 	}
 	prompt_scan_begin(x->scan, x->family, NULL);
 	if (r->expect_continue && !x->body_complete && !c->in.len) {
-		struct iovec v = { (void *)HTTP_CONTINUE, sizeof(HTTP_CONTINUE) - 1 };
-
-		/* 25 bytes into an empty socket buffer: taken whole, or the client is gone */
-		if (conn_send(&c->conn, &v, 1) != (ssize_t)v.iov_len) {
-			c->x = NULL;
-			exchange_client_gone(x);
-			client_close(c, true);
+		if (iobuf_append(&x->flow.out, HTTP_CONTINUE, sizeof(HTTP_CONTINUE) - 1, UINT32_MAX)) {
+			exchange_fail(x, REASON_OVERLOADED, "out of memory");
 			return;
 		}
+		if (!exchange_flush_interim(x))
+			return;
 	}
 	if (x->body_complete)
 		exchange_body_progress(x);
@@ -238,24 +232,27 @@ void exchange_drain(struct exchange *x)
 	}
 }
 
+bool exchange_flush_interim(struct exchange *x)
+{
+	struct client *c = x->c;
+	enum flow_result r = flow_flush(&x->flow);
+
+	if (r == FLOW_CLIENT_GONE) {
+		c->x = NULL;
+		exchange_client_gone(x);
+		client_close(c, true);
+	} else if (r == FLOW_BLOCKED) { /* behind what the client has not read of the answer before */
+		x->interim_cut = true;
+		client_want(c, c->reading, true);
+	}
+	return x->phase != EXCHANGE_DONE;
+}
+
 void exchange_flow_over(struct exchange *x)
 {
 	if (x->flowing)
 		stat_set(&x->w->stats->flows_relay, x->w->stats->flows_relay - 1);
 	x->flowing = false;
-}
-
-/* Lets go of backend, slot and queue: nothing of this request is under way any more. */
-static void release_all(struct exchange *x, enum route_outcome outcome)
-{
-	if (x->u) {
-		upstream_close(x->w, x->u);
-		x->u = NULL;
-	}
-	exchange_release_slot(x, outcome);
-	if (x->phase == EXCHANGE_QUEUED)
-		x->zombie = exchange_leave_queue(x);
-	exchange_deadline(x, 0);
 }
 
 static enum route_outcome outcome_of(enum reason reason)
@@ -273,100 +270,16 @@ static enum route_outcome outcome_of(enum reason reason)
 	}
 }
 
-static void format_date(char out[HTTP_DATE_MAX])
+void exchange_let_go(struct exchange *x, enum reason reason)
 {
-	http_format_date(out, (int64_t)(clock_wall_ns() / NSEC_PER_SEC));
-}
-
-/* True if bytes of an answer may have reached the client. */
-static bool answer_begun(const struct exchange *x)
-{
-	return x->phase == EXCHANGE_DRAINING || (x->phase == EXCHANGE_ANSWERING && !x->flow.hold);
-}
-
-void exchange_fail(struct exchange *x, enum reason reason, const char *message)
-{
-	struct client *c = x->c;
-	char date[HTTP_DATE_MAX];
-	struct http_error_out e = { 0 };
-	ssize_t n;
-
-	if (answer_begun(x)) {
-		exchange_cut(x, reason);
-		return;
+	if (x->u) {
+		upstream_close(x->w, x->u);
+		x->u = NULL;
 	}
-	x->reason = reason;
-	x->head_ns = 0; /* no backend's answer */
-	release_all(x, outcome_of(reason));
-	if (!c) {
-		exchange_finish(x);
-		return;
-	}
-	/* What the client still sends of this request can't be told from another one. */
-	if (!x->body_complete)
-		c->close_after = true;
-	c->state = CLIENT_ANSWER;
-	client_deadline(c, 0);
-	format_date(date);
-	x->status = reason_status(reason);
-	e.status = (uint16_t)x->status;
-	e.code = reason_name(reason);
-	e.message = message;
-	e.flavour = (x->family_flags & PROMPT_FAM_ANTHROPIC) ? HTTP_FLAVOUR_ANTHROPIC : HTTP_FLAVOUR_OPENAI;
-	e.request_id = x->id;
-	e.close = c->close_after || x->w->draining;
-	e.http10 = x->http10;
-	e.head_only = x->head_only;
-	e.date = date;
-	if (reason == REASON_MODEL_NOT_FOUND)
-		e.param = "model";
-	if (reason == REASON_QUEUE_FULL || reason == REASON_QUEUE_TIMEOUT) {
-		pthread_mutex_lock(&x->pool->state->queue_lock);
-		e.retry_after_s = queue_retry_after_s(&x->pool->state->queue, x->w->now_ns);
-		pthread_mutex_unlock(&x->pool->state->queue_lock);
-	} else if (reason == REASON_OVERLOADED || reason == REASON_DRAINING || reason == REASON_NO_BACKEND) {
-		e.retry_after_s = 1;
-	}
-	iobuf_free(&x->flow.out);
-	x->flow.hold = false;
-	if (iobuf_reserve(&x->flow.out, ERROR_BYTES_MAX, ERROR_BYTES_MAX)) {
-		exchange_cut(x, reason);
-		return;
-	}
-	n = http_write_error((char *)iobuf_tail(&x->flow.out), iobuf_room(&x->flow.out), &e);
-	if (n < 0) {
-		exchange_cut(x, reason);
-		return;
-	}
-	iobuf_produced(&x->flow.out, (uint32_t)n);
-	exchange_drain(x);
-}
-
-void exchange_reply(struct exchange *x, int status, const char *content_type, const char *body, size_t len)
-{
-	struct client *c = x->c;
-	char head[512], date[HTTP_DATE_MAX];
-	bool close;
-	int n;
-
-	if (!x->body_complete) /* a body nobody wants: cheaper to part than to read it */
-		c->close_after = true;
-	close = c->close_after || x->w->draining;
-	c->state = CLIENT_ANSWER;
-	client_deadline(c, 0);
-	format_date(date);
-	x->status = status;
-	n = snprintf(head, sizeof(head),
-		     "HTTP/1.1 %d %s\r\ndate: %s\r\n%s%s%scontent-length: %zu\r\nx-request-id: %s\r\n%s%s\r\n", status,
-		     http_reason((uint16_t)status), date, content_type ? "content-type: " : "", content_type ? content_type : "",
-		     content_type ? "\r\n" : "", len, x->id, close ? "connection: close\r\n" : "",
-		     !close && x->http10 ? "connection: keep-alive\r\n" : "");
-	if (iobuf_append(&x->flow.out, head, (uint32_t)n, UINT32_MAX) ||
-	    (!x->head_only && len && iobuf_append(&x->flow.out, body, (uint32_t)len, UINT32_MAX))) {
-		exchange_cut(x, REASON_OVERLOADED);
-		return;
-	}
-	exchange_drain(x);
+	exchange_release_slot(x, outcome_of(reason));
+	if (x->phase == EXCHANGE_QUEUED)
+		x->zombie = exchange_leave_queue(x);
+	exchange_deadline(x, 0);
 }
 
 void exchange_cut(struct exchange *x, enum reason reason)
@@ -377,7 +290,7 @@ void exchange_cut(struct exchange *x, enum reason reason)
 		     x->flow.out.len || x->phase == EXCHANGE_DRAINING;
 
 	x->reason = reason;
-	release_all(x, outcome_of(reason));
+	exchange_let_go(x, reason);
 	if (c) {
 		c->x = NULL;
 		client_close(c, reset);
@@ -400,19 +313,20 @@ void exchange_client_gone(struct exchange *x)
 	}
 	if (read_on) {
 		x->flow.form = FLOW_DISCARD;
-		x->flow.hold = false;
+		x->flow.hold = x->hold_error = false;
 		iobuf_free(&x->flow.out);
 		if (x->u && x->u->state == UPSTREAM_BUSY)
 			io_want(x->w, &x->u->io, EPOLLIN | EPOLLRDHUP);
 		return;
 	}
-	release_all(x, ROUTE_END_CLIENT_GONE);
+	exchange_let_go(x, REASON_CLIENT_GONE);
 	exchange_finish(x);
 }
 
 void exchange_client_writable(struct exchange *x)
 {
 	struct client *c = x->c;
+	uint64_t before = x->flow.sent_bytes;
 	enum flow_result r;
 
 	if (x->phase == EXCHANGE_DRAINING) {
@@ -426,12 +340,15 @@ void exchange_client_writable(struct exchange *x)
 		client_close(c, true);
 		return;
 	}
-	if (r == FLOW_BLOCKED && x->flow.out.len >= x->flow.out_limit)
-		return;
 	if (r == FLOW_MORE)
 		client_want(c, c->reading, false);
+	if (!x->flow.out.len)
+		x->interim_cut = false;
+	/* a slow client is not an idle one */
+	if (x->phase == EXCHANGE_ANSWERING && x->flow.sent_bytes != before)
+		exchange_progress(x);
 	if (x->u && x->u->state == UPSTREAM_BUSY)
-		io_want(x->w, &x->u->io, x->u->io.events | EPOLLIN | EPOLLRDHUP);
+		io_want(x->w, &x->u->io, (x->u->io.events & EPOLLOUT) | exchange_upstream_events(x));
 }
 
 void exchange_commit_answer(struct exchange *x)

@@ -91,8 +91,10 @@ struct exchange {
 	/* the answer */
 	struct response_parse *answer;
 	unsigned interims;
+	bool interim_cut;              /* part of an interim answer may be out: only more of the same stream can follow */
 	struct flow flow;
 	bool flowing;                  /* flow is set up */
+	bool begun;                    /* the answer has been let out to the client */
 	bool hold_error;               /* a 503: its body is read before it is passed on */
 	bool want_retry;               /* the stream's first event was an error */
 	bool failed_stream;            /* an error event */
@@ -120,14 +122,15 @@ void exchange_fault(struct exchange *x, const struct http_fault *fault);
 void exchange_body_filled(struct exchange *x, const uint8_t *p, uint32_t n);
 /* The body has grown or ended: decides, sends on. */
 void exchange_body_progress(struct exchange *x);
-/* An answer of the gateway's own, where nothing has gone out yet; else the answer is cut. */
-void exchange_fail(struct exchange *x, enum reason reason, const char *message);
 /* Ends a begun answer visibly: reset, or close without the end of its framing. */
 void exchange_cut(struct exchange *x, enum reason reason);
 /* The answer is complete and its backend released: waits until flow.out is gone, then finishes. */
 void exchange_drain(struct exchange *x);
-/* A local answer with this body. */
-void exchange_reply(struct exchange *x, int status, const char *content_type, const char *body, size_t len);
+/* Lets go of backend, slot and queue: nothing of this request is under way any more. */
+void exchange_let_go(struct exchange *x, enum reason reason);
+/* Sends an interim answer that was put into flow.out; what the client does not take now
+ * goes out before all else. False: x has ended. */
+bool exchange_flush_interim(struct exchange *x);
 /* The client's connection is gone. */
 void exchange_client_gone(struct exchange *x);
 /* The client's socket takes bytes again. */
@@ -141,10 +144,14 @@ void exchange_deadline(struct exchange *x, uint64_t at_ns);
 void exchange_commit_answer(struct exchange *x);
 /* No body is on its way any more (a gauge). */
 void exchange_flow_over(struct exchange *x);
-/* Forgets the answer of a backend that failed: the next one starts afresh. */
-void exchange_reset_answer(struct exchange *x);
 /* Releases the routing slot with this outcome, if one is held. */
 void exchange_release_slot(struct exchange *x, enum route_outcome outcome);
+
+/* ---- reply.c: answers of the gateway's own ---- */
+/* An error, where nothing has gone out yet; else the answer is cut. */
+void exchange_fail(struct exchange *x, enum reason reason, const char *message);
+/* A local answer with this body. */
+void exchange_reply(struct exchange *x, int status, const char *content_type, const char *body, size_t len);
 
 /* ---- decide.c: routing ---- */
 void exchange_decide(struct exchange *x);
@@ -152,11 +159,22 @@ void exchange_decide(struct exchange *x);
  * one, or answers with `reason`. `result` is what it says about the node. */
 void exchange_backend_failed(struct exchange *x, enum route_result result, enum reason reason, const char *message);
 bool exchange_may_retry(const struct exchange *x);
+/* Asks for a slot. `woken`: on a wake-up from the queue, else for the first time. */
+void exchange_assign(struct exchange *x, bool woken);
+
+/* ---- wait.c: the queue ---- */
+void exchange_enqueue(struct exchange *x);
+/* A woken request found no slot after all: back to the place that it had. `seen`
+ * is the pool's count of releases from before it looked. */
+void exchange_requeue(struct exchange *x, uint64_t seen);
 /* Leaves the queue; true: the memory must stay until the wake-up that is on its way has come. */
 bool exchange_leave_queue(struct exchange *x);
 void exchange_queue_timeout(struct exchange *x);
-/* Wakes the next waiting request of the pool, if any. */
+/* A slot of the pool was released: counts that and wakes the next waiting request, if any. */
 void pool_wake(struct fleet_pool_state *s);
+/* The same where nothing was released: there may be room all the same. */
+void pool_wake_next(struct fleet_pool_state *s);
+bool pool_waiting(const struct fleet_pool_state *s);
 
 /* ---- send.c ---- */
 /* Opens or takes a connection to x->backend and sends. */
@@ -168,8 +186,20 @@ void exchange_send(struct exchange *x);
 /* ---- answer.c ---- */
 void exchange_upstream_readable(struct exchange *x);
 void exchange_upstream_lost(struct exchange *x);
+
+/* ---- answer_body.c ---- */
+/* Reads what has come of the body, as far as the client keeps up. */
+void exchange_pump(struct exchange *x);
+/* Acts on what a step of x->flow said. */
+void exchange_flowed(struct exchange *x, enum flow_result r);
+/* Moves the deadline of an answer that goes on. */
+void exchange_progress(struct exchange *x);
+/* What to wait for from the backend besides room to send: nothing while flow.out is full. */
+uint32_t exchange_upstream_events(const struct exchange *x);
 /* head_hold is over: the head goes out. */
 void exchange_release_hold(struct exchange *x);
+/* Forgets the answer of a backend that failed: the next one starts afresh. */
+void exchange_reset_answer(struct exchange *x);
 
 /* ---- local.c ---- */
 /* /v1/models and the like; true if it was answered. */

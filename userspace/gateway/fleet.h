@@ -28,6 +28,7 @@ struct fleet_pool_state {
 	uint32_t slot;            /* of the statistics; 1.. */
 	char name[128];
 	struct route_pool *route;
+	uint64_t releases;        /* atomic: slots given back; see exchange_requeue() */
 	pthread_mutex_t queue_lock;
 	struct queue queue;       /* requests that wait for a slot; guarded by queue_lock */
 };

@@ -89,9 +89,14 @@ static bool own_shortage(int err)
 	return err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -ENOBUFS || err == -EADDRNOTAVAIL || err == -EAGAIN;
 }
 
+/* Streams show their head at once; other answers have twice the time. */
+static uint64_t head_timeout_ns(const struct exchange *x)
+{
+	return x->fleet->cfg->timeouts.first_token_ns * (x->wants_stream ? 1 : 2);
+}
+
 void exchange_upstream_connected(struct exchange *x, int err)
 {
-	const struct config_timeouts *t = &x->fleet->cfg->timeouts;
 	size_t room = x->fleet->cfg->limits.headers;
 
 	if (err) {
@@ -116,7 +121,7 @@ void exchange_upstream_connected(struct exchange *x, int err)
 	http_resp_init(&x->answer->resp, &hl, x->answer->fields, (uint16_t)room, x->method);
 	x->interims = 0;
 	x->phase = EXCHANGE_WAITING;
-	exchange_deadline(x, x->w->now_ns + t->first_token_ns * (x->wants_stream ? 1 : 2));
+	exchange_deadline(x, x->w->now_ns + head_timeout_ns(x));
 	exchange_send(x);
 }
 
@@ -179,7 +184,7 @@ void exchange_send(struct exchange *x)
 {
 	struct worker *w = x->w;
 	struct client *c = x->c;
-	bool blocked = false;
+	bool blocked = false, moved = false;
 
 	if (!x->u || x->u->state != UPSTREAM_BUSY || x->sent)
 		return;
@@ -197,8 +202,11 @@ void exchange_send(struct exchange *x)
 			break;
 		}
 		if (sent < 0) {
+			/* What the client still sends has no taker any more: it must not pile up here. */
+			if (c && c->state == CLIENT_BODY)
+				client_want(c, false, c->writing);
 			/* it may have answered before it closed: read that first */
-			io_want(w, &x->u->io, EPOLLIN | EPOLLRDHUP);
+			io_want(w, &x->u->io, exchange_upstream_events(x));
 			if (x->u->reused && !x->u->got_bytes)
 				exchange_upstream_lost(x);
 			else
@@ -212,14 +220,21 @@ void exchange_send(struct exchange *x)
 		if (x->chunk_out)
 			x->chunk_left -= (uint64_t)sent;
 		body_sent(&x->body, &w->bodies, (uint64_t)sent);
+		moved = true;
 	}
 	if (all_sent(x)) {
 		x->sent = true;
 		w->now_ns = clock_now_ns();
 		x->sent_ns = w->now_ns;
-		hist_observe(&w->stats->added_request, &hist_bounds_added, x->sent_ns - x->request_ns - x->queued_ns);
+		/* from the complete request on: of a streamed one or a second try it would tell something else */
+		if (!x->streaming && x->tries == 1)
+			hist_observe(&w->stats->added_request, &hist_bounds_added,
+				     x->sent_ns - x->request_ns - x->queued_ns);
 	}
-	io_want(w, &x->u->io, EPOLLIN | EPOLLRDHUP | (blocked ? EPOLLOUT : 0));
+	/* The backend's time begins with the end of the request, however long that is in coming. */
+	if (moved && x->phase == EXCHANGE_WAITING)
+		exchange_deadline(x, w->now_ns + head_timeout_ns(x));
+	io_want(w, &x->u->io, exchange_upstream_events(x) | (blocked ? EPOLLOUT : 0));
 	if (!c || c->state != CLIENT_BODY)
 		return;
 	if (x->body.unsent >= UNSENT_HIGH)

@@ -155,6 +155,7 @@ static void *worker_loop(void *arg)
 	}
 	client_close_all(w);
 	upstream_close_all(w);
+	worker_mail(w, &w->mail_io, EPOLLIN); /* wake-ups of requests that have gone: their memory waits for them */
 	worker_burials(w);
 	__atomic_store_n(&w->ended, true, __ATOMIC_RELEASE);
 	return NULL;
@@ -204,6 +205,8 @@ void worker_destroy(struct worker *w)
 		return;
 	if (w->started)
 		pthread_join(w->thread, NULL);
+	if (w->fleet)
+		worker_mail(w, &w->mail_io, EPOLLIN); /* a reload that came after the end of the loop */
 	worker_burials(w);
 	listener_close_all(w);
 	while (w->n_scans)
