@@ -35,6 +35,35 @@ static void same_prefix_sticks(void **state)
 	fx_close(&f);
 }
 
+/* A reach of 4096 tokens was too short for agents. */
+static void long_prompts_match_to_their_end(void **state)
+{
+	struct fx f = { 0 };
+	static struct fx_prompt p, q;
+	struct route_request r;
+	struct route_ticket t = { 0 };
+	uint32_t home;
+
+	memset(&p, 0, sizeof(p));
+	fx_open(&f, ROUTE_POLICY_COST, 8, 256);
+	fx_say(&p, 1, 100000, 0);
+	r = fx_request(&p);
+	home = fx_serve(&f, &r);
+	q = p;
+	fx_say(&q, 500000, 200, 0);
+	r = fx_request(&q);
+	assert_int_equal(fx_assign(&f, &r, &t), home);
+	assert_int_equal(t.match_tokens, 100000);
+	route_end(f.pool, &t, f.now, ROUTE_END_CLIENT_GONE, 0);
+	/* Two prompts that differ in their last block only share all but that. */
+	p.hash[p.n - 1] ^= 1;
+	r = fx_request(&p);
+	fx_assign(&f, &r, &t);
+	assert_int_equal(t.match_tokens, 100000 - p.bytes[p.n - 1] / 4);
+	route_end(f.pool, &t, f.now, ROUTE_END_CLIENT_GONE, 0);
+	fx_close(&f);
+}
+
 /* Two simultaneous equal prompts: the second sees that the first is under way. */
 static void simultaneous_equal_prompts_see_each_other(void **state)
 {
@@ -686,6 +715,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(same_prefix_sticks),
+		cmocka_unit_test(long_prompts_match_to_their_end),
 		cmocka_unit_test(simultaneous_equal_prompts_see_each_other),
 		cmocka_unit_test(cold_prefixes_go_where_load_is_least),
 		cmocka_unit_test(hot_prefix_spreads),
