@@ -18,7 +18,6 @@ struct load_call {
 	uint64_t gaps;          /* between tokens */
 	uint64_t end_ns;
 	bool measured;          /* not part of the warm-up */
-	bool retried;           /* an idle connection turned out to be dead */
 	struct load_conv *conv; /* its conversation, or NULL */
 	char *buf;              /* owned: all bytes but the prefix and the history */
 	struct iovec iov[4];    /* the request; not changed by sending */

@@ -220,11 +220,11 @@ static void lost(struct load_client *c, struct conn *conn, const char *reason)
 	struct load_call *call = conn->call;
 
 	/* The server closed an idle connection while the request was on its way (RFC 9112
-	 * 9.3.1): once more on a new one. Not one byte of an answer has been seen. */
-	if (conn->served && !conn->reply.http.started && !call->retried) {
+	 * 9.3.1) and not one byte of an answer has been seen: once more on a new one. That has
+	 * served nothing, so there is no third time. */
+	if (conn->served && !conn->reply.http.started) {
 		struct conn *fresh;
 
-		call->retried = true;
 		c->reconnects++;
 		conn->call = NULL;
 		conn_close(c, conn);
