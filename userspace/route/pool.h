@@ -219,7 +219,7 @@ int route_assign(struct route_pool *pool, const struct route_request *req, uint6
  * ticket has ENDED, its slot is released, and route_end() must not be called. */
 int route_retry(struct route_pool *pool, struct route_ticket *t, uint64_t now_ns, struct route_plan *plan);
 
-/* The first token of a 2xx answer was seen. `cached_tokens` if known by then,
+/* The first token of a 2xx answer was seen: the node works (ROUTE_RESULT_OK). `cached_tokens` if known by then,
  * else ROUTE_TOKENS_UNKNOWN. A second call changes nothing. */
 void route_first_token(struct route_pool *pool, struct route_ticket *t, uint64_t now_ns, uint32_t cached_tokens);
 
@@ -249,7 +249,8 @@ void route_end(struct route_pool *pool, struct route_ticket *t, uint64_t now_ns,
 /* ---- passive health ---------------------------------------------------- */
 
 enum route_result {
-	ROUTE_RESULT_OK,             /* an answer's head that is no failure, or its first token */
+	ROUTE_RESULT_OK,             /* a whole answer's head that is no failure. For a stream route_first_token()
+				      * says so itself: engines send 200 at once, also those that hang later */
 	ROUTE_RESULT_CONNECT_FAILED, /* refused, unreachable, or no connection in time */
 	ROUTE_RESULT_TIMEOUT,        /* no head or no first token in time */
 	ROUTE_RESULT_HTTP_5XX,       /* see route_result_of_status() */

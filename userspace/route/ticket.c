@@ -47,6 +47,7 @@ void route_first_token(struct route_pool *pool, struct route_ticket *t, uint64_t
 	if (t->req.chain.nblocks)
 		index_confirm(&pool->index, t->node, t->req.chain.hash, t->kept, t->first_pending, t->stamp);
 	t->confirmed = true;
+	health_result(&n->health, ROUTE_RESULT_OK, now_ns);
 	learn_pi(pool, t, cached_tokens);
 	ev.node = t->node;
 	ev.slot = t->slot.slot;

@@ -221,6 +221,32 @@ static void fast_failing_node_loses_its_share(void **state)
 	fx_close(&f);
 }
 
+/* Engines send 200 when a stream begins: one that then hangs shows failures only, and a first token is
+ * what ends an exclusion. */
+static void first_token_is_the_proof_of_a_stream(void **state)
+{
+	struct fx f = { 0 };
+	struct route_request r = fx_request(NULL);
+	struct route_ticket t = { 0 };
+	uint32_t i;
+
+	fx_open(&f, ROUTE_POLICY_ROUND_ROBIN, 1, 256);
+	for (i = 0; i < 3; i++) {
+		fx_assign(&f, &r, &t);
+		route_node_result(f.pool, 0, ROUTE_RESULT_TIMEOUT, f.now);
+		route_end(f.pool, &t, f.now, ROUTE_END_BACKEND_FAILED, 0);
+	}
+	assert_int_equal(fx_status(&f, 0).state, BACKEND_EXCLUDED);
+	f.now += 2 * FX_S;
+	fx_assign(&f, &r, &t);
+	assert_true(t.probe);
+	assert_int_equal(fx_status(&f, 0).state, BACKEND_EXCLUDED);
+	route_first_token(f.pool, &t, f.now, ROUTE_TOKENS_UNKNOWN);
+	assert_int_equal(fx_status(&f, 0).state, BACKEND_READY);
+	route_end(f.pool, &t, f.now, ROUTE_END_OK, 1);
+	fx_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -232,6 +258,7 @@ int main(void)
 		cmocka_unit_test(exclusion_never_empties_a_pool),
 		cmocka_unit_test(retry_prefers_an_excluded_node_to_none),
 		cmocka_unit_test(excluded_node_is_no_overflow),
+		cmocka_unit_test(first_token_is_the_proof_of_a_stream),
 		cmocka_unit_test(fast_failing_node_loses_its_share),
 	};
 
