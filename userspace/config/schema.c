@@ -297,7 +297,8 @@ static const struct schema_key pool_keys[] = {
 	  .doc = "Speed of a node, the prior of the cost model; real speed is learned. The default is Llama "
 	  "3.1 70B on eight H100." },
 	{ "kv_tokens", SCHEMA_UINT, FIELD(kv_tokens), RANGE(1024, 1000000000), .def = "640000",
-	  .doc = "KV cache of a node, until its own figure is known." },
+	  .doc = "KV cache of a node, until its own figure is known. llama.cpp reports a bound, the slots times "
+	  "their context: there a smaller value stays." },
 	{ "adapter_load", SCHEMA_DURATION, FIELD(adapter_load_ns), RANGE(1 * MS, 600 * SEC), .def = "150ms",
 	  .doc = "Stall of a node that loads an adapter." },
 	{ "on_abort", SCHEMA_ENUM, FIELD(on_abort), .values = on_aborts, .def = "close",

@@ -199,6 +199,7 @@ int route_snapshot(struct route_pool *pool, uint32_t node, const struct route_sn
 {
 	struct route_event ev = { .kind = ROUTE_EVENT_SNAPSHOT, .node = node, .now_ns = now_ns,
 				  .waiting = in->waiting, .running = in->running, .kv_used = in->kv_used };
+	uint64_t kv_tokens = in->kv_capacity_tokens;
 	struct route_node *n;
 	uint32_t i;
 
@@ -221,8 +222,10 @@ int route_snapshot(struct route_pool *pool, uint32_t node, const struct route_sn
 		.own_in_flight = ledger_in_flight(pool->ledger, n->row),
 		.own_unp = n->n_unp,
 	};
-	if (in->kv_capacity_tokens && in->kv_capacity_tokens != n->kv_tokens) {
-		n->kv_tokens = in->kv_capacity_tokens;
+	if (in->kv_capacity_bound && kv_tokens > pool->cfg.kv_tokens)
+		kv_tokens = pool->cfg.kv_tokens;
+	if (kv_tokens && kv_tokens != n->kv_tokens) {
+		n->kv_tokens = kv_tokens;
 		node_set_capacity(pool, node);
 	}
 	if (in->max_adapters)

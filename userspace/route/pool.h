@@ -273,6 +273,7 @@ struct route_snapshot_in {
 	uint32_t waiting, running;      /* requests; BACKEND_UNKNOWN where the engine has no such figure */
 	double kv_used;                 /* 0..1, negative unknown */
 	uint64_t kv_capacity_tokens;    /* 0 unknown; resizes the node's share of the index */
+	bool kv_capacity_bound;         /* the most it may be: a smaller kv_tokens of the pool stays */
 	uint32_t max_adapters;          /* 0 unknown */
 	const char *const *adapters;    /* in use now; absence says nothing about residency */
 	uint32_t n_adapters;

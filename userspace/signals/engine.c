@@ -319,6 +319,7 @@ int engine_reader_finish(struct engine_reader *r, struct engine_memory *memory, 
 	if (r->seen == ENGINE_LLAMACPP) {
 		s->block_size_tokens = 1; /* a prefix is reused to the token */
 		s->kv_capacity_tokens = memory->props_capacity_tokens;
+		s->kv_capacity_bound = true;
 	}
 	memory->kind = r->seen;
 	memory->has_progress = sums->n_progress > 0;
@@ -335,8 +336,9 @@ bool engine_wants_props(const struct engine_memory *memory)
 
 /* n_ctx is the context of one slot. With --kv-unified the slots share one pool
  * of n_ctx, without it each has its own, and /props does not tell which; but
- * idle prompts also survive in host memory beyond the slots. n_ctx times slots is
- * right in one case and near the truth in the other. */
+ * idle prompts also survive in host memory beyond the slots. Besides, a slot holds one
+ * prompt, however short. n_ctx times slots is the most that all slots can hold: a bound,
+ * which a measured `kv_tokens` of the configuration may lower. */
 int engine_props_read(struct engine_memory *memory, const char *json, size_t len)
 {
 	yyjson_doc *doc = yyjson_read(json, len, 0);

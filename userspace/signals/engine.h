@@ -41,6 +41,7 @@ struct signal_sample {
 	uint32_t running;            /* requests being served */
 	double kv_used;              /* share of the KV cache in use, 0..1; < 0: the engine does not say */
 	uint64_t kv_capacity_tokens; /* 0: not known */
+	bool kv_capacity_bound;      /* the figure is the most it may be, not what it is (llama.cpp) */
 	uint32_t block_size_tokens;  /* granularity of cache hits; 0: not known */
 	bool adapters_known;         /* the engine reports adapters at all */
 	bool adapters_partial;       /* more than fit here */

@@ -184,6 +184,26 @@ static void reported_kv_resizes_the_index(void **state)
 	fx_close(&f);
 }
 
+/* llama.cpp says how much its slots can hold at most; a slot keeps one prompt, however
+ * short. A figure that the operator measured is smaller and must stay. */
+static void a_bound_does_not_raise_the_configured_kv(void **state)
+{
+	struct fx f = { 0 };
+	struct route_snapshot_in snap = { .kv_used = -1, .kv_capacity_tokens = 1000000, .kv_capacity_bound = true };
+
+	fx_open(&f, ROUTE_POLICY_COST, 1, 256);
+	route_snapshot(f.pool, 0, &snap, f.now);
+	assert_int_equal(fx_status(&f, 0).index_capacity_bytes, 2560000);
+	snap.kv_capacity_tokens = 10000;
+	route_snapshot(f.pool, 0, &snap, f.now);
+	assert_int_equal(fx_status(&f, 0).index_capacity_bytes, 40000);
+	snap.kv_capacity_bound = false;
+	snap.kv_capacity_tokens = 1000000;
+	route_snapshot(f.pool, 0, &snap, f.now);
+	assert_int_equal(fx_status(&f, 0).index_capacity_bytes, 4000000);
+	fx_close(&f);
+}
+
 static void grows_beyond_64_nodes(void **state)
 {
 	struct fx f = { 0 };
@@ -321,6 +341,7 @@ int main(void)
 		cmocka_unit_test(drain_is_reversible),
 		cmocka_unit_test(restarted_node_is_cold),
 		cmocka_unit_test(reported_kv_resizes_the_index),
+		cmocka_unit_test(a_bound_does_not_raise_the_configured_kv),
 		cmocka_unit_test(grows_beyond_64_nodes),
 		cmocka_unit_test(endless_membership_changes),
 		cmocka_unit_test(bad_updates_change_nothing),

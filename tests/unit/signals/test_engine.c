@@ -54,6 +54,7 @@ static void test_vllm(void **state)
 	assert_true(fabs(s.kv_used - 0.50526) < 1e-4);
 	assert_int_equal(s.block_size_tokens, 128);
 	assert_int_equal(s.kv_capacity_tokens, 131072);
+	assert_false(s.kv_capacity_bound);
 	assert_true(s.has_prefix_counters);
 	assert_true(s.prefix_queries_tokens == 4682 && s.prefix_hits_tokens == 128);
 	assert_false(s.adapters_known);
@@ -188,6 +189,7 @@ static void test_llamacpp(void **state)
 	assert_false(engine_wants_props(&m));
 	assert_int_equal(read_text(ENGINE_AUTO, llamacpp, &m, &s), 0);
 	assert_int_equal(s.kv_capacity_tokens, 16384);
+	assert_true(s.kv_capacity_bound);
 	assert_false(s.restarted);
 
 	/* Restarted, perhaps with another context: asked again. */
