@@ -286,3 +286,28 @@ def test_big_body_of_unknown_length(router, backend):
     c.send(LAST_CHUNK)
     assert c.response(timeout=30).status == 200
     assert b.wait_request().body == body
+
+
+@pytest.mark.parametrize("size", [100, 40_000, 300_000])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_long_answer_outlives_the_deadline_of_its_request(router, backend, size, framing):
+    """The deadline of a body's arrival ended answers: a body longer than one read armed it again
+    with its last bytes, and ten seconds later the client of a long stream was cut off."""
+    def play(p, q):
+        p.send(SSE_HEAD)
+        for i in range(8):
+            p.send(chunk(sse_event("<%d>" % i)))
+            time.sleep(0.1 * SLOW)
+        p.send(chunk(SSE_DONE) + LAST_CHUNK)
+
+    b = backend(play)
+    r = router([b.url], timeouts={"head": "%dms" % (300 * SLOW)})
+    c = Client(r.port)
+    body = chat_body("x" * size, stream=True)
+    if framing == "length":
+        c.post(body)
+    else:
+        c.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+               + chunk(body) + LAST_CHUNK)
+    got = c.response(timeout=10)
+    assert got.cut is None and b"<7>" in got.body

@@ -335,8 +335,10 @@ static void client_timer(struct timer *t, uint64_t now_ns)
 	case CLIENT_LINGER:
 		client_close(c, false);
 		break;
-	default:
+	case CLIENT_IDLE:
 		client_gone(c);
+		break;
+	default: /* an answer has the exchange's deadlines */
 		break;
 	}
 }

@@ -79,7 +79,8 @@ void client_read_body(struct client *c)
 			client_gone(c);
 			return;
 		}
-		client_deadline(c, w->now_ns + w->fleet->cfg->timeouts.head_ns);
+		if (c->state == CLIENT_BODY) /* not for a body that this read has completed */
+			client_deadline(c, w->now_ns + w->fleet->cfg->timeouts.head_ns);
 		if (n > 0 && !length)
 			n = iobuf_append(&c->in, w->scratch, (uint32_t)n, 2 * CLIENT_READ_BYTES) ? -ENOMEM : n;
 		if (n < 0) {
