@@ -214,10 +214,12 @@ class Response(Message):
 
 
 class Client(Wire):
-    """A client connection to `port`."""
+    """A client connection to `port`, from the address `source` if one is given."""
 
-    def __init__(self, port, rcvbuf=None):
+    def __init__(self, port, rcvbuf=None, source=None):
         sock = socket.socket()
+        if source:
+            sock.bind((source, 0))
         if rcvbuf:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
         sock.settimeout(5 * SLOW)
