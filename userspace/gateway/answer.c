@@ -60,10 +60,12 @@ static void observe(struct flow *f, const uint8_t *p, uint32_t n)
 	struct exchange *x = container_of(f, struct exchange, flow);
 
 	/* comments alone are life for a while, not for ever */
-	if (sse_activity(&x->activity, (const char *)p, n))
+	if (sse_activity(&x->activity, (const char *)p, n)) {
 		x->pings = 0;
-	else
+		x->events++; /* engines send one chunk a token */
+	} else {
 		x->pings++;
+	}
 	if (x->sse)
 		watch_events(x, p, n);
 }
@@ -151,7 +153,9 @@ static void head_done(struct exchange *x, const uint8_t *buf, uint32_t len)
 	x->status = r->status;
 	x->upstream_keep = r->keep_alive;
 	x->u->uses_left = r->keep_alive_max == UINT32_MAX ? UINT32_MAX : r->keep_alive_max;
-	if (r->status != 503) /* its message decides: see answer_ended() */
+	/* A 503's message decides (see answer_ended()); a stream's head says nothing, for engines
+	 * send it before they know: its first token does. */
+	if (r->status != 503 && !(good && r->event_stream))
 		route_node_result(route, x->ticket.node, route_result_of_status(r->status, false), w->now_ns);
 	if (write_head(x, (const char *)buf)) {
 		exchange_fail(x, REASON_BACKEND_BAD_RESPONSE, "the backend's head could not be passed on");

@@ -71,6 +71,7 @@ void exchange_reset_answer(struct exchange *x)
 	free(x->sse);
 	x->sse = NULL;
 	x->want_retry = x->hold_error = x->failed_stream = x->busy_stream = false;
+	x->events = x->pings = 0;
 	x->begun = false;
 	x->pings = 0;
 	memset(&x->activity, 0, sizeof(x->activity));

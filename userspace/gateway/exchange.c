@@ -367,7 +367,7 @@ void exchange_release_slot(struct exchange *x, enum route_outcome outcome)
 	if (!x->assigned)
 		return;
 	x->assigned = false;
-	route_end(x->pool->state->route, &x->ticket, x->w->now_ns, outcome, 0);
+	route_end(x->pool->state->route, &x->ticket, x->w->now_ns, outcome, x->events);
 	pool_wake(x->pool->state);
 }
 

@@ -103,6 +103,7 @@ struct exchange {
 	struct sse_watch *sse;         /* until the first token */
 	struct sse_activity activity;
 	unsigned pings;                /* comments in a row */
+	uint32_t events;               /* of the stream: about its tokens */
 	bool first_token;
 	int status;
 	enum reason reason;
