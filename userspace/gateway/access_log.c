@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,7 +18,7 @@
 #include "base/log.h"
 
 #define BUFFER_BYTES (1u << 20)
-#define LINE_BYTES 2048
+#define TEXT_BYTES 256     /* of one string; escaped at worst six times that */
 #define FLUSH_MS 50
 
 struct access_log {
@@ -24,7 +26,9 @@ struct access_log {
 	pthread_cond_t more;
 	pthread_t thread;
 	char *path; /* NULL: stdout */
-	bool json, stop, reopen;
+	bool json, reopen;
+	bool stop;    /* atomic */
+	bool file;    /* a regular file: writing it does not wait for a reader */
 	int fd;
 	char *fill; /* workers append here */
 	char *out;  /* the thread writes from here */
@@ -59,13 +63,13 @@ static void putf(struct line *l, const char *fmt, ...)
 }
 
 /* A string of the client's making: in JSON's quotes where it needs any, cut to
- * 256 bytes, so that it can end neither the field nor the line. */
+ * TEXT_BYTES, so that it can end neither the field nor the line. */
 static void put_text(struct line *l, const char *s, size_t n, bool always_quote)
 {
 	bool plain = !always_quote && n > 0;
 
-	if (n > 256)
-		n = 256;
+	if (n > TEXT_BYTES)
+		n = TEXT_BYTES;
 	for (size_t i = 0; plain && i < n; i++)
 		plain = (unsigned char)s[i] > 0x20 && (unsigned char)s[i] < 0x7f && s[i] != '"' && s[i] != '\\' && s[i] != '=';
 	if (plain) {
@@ -157,27 +161,34 @@ static int open_sink(const char *path)
 	return fd < 0 ? -errno : fd;
 }
 
-static void write_all(struct access_log *log, const char *p, size_t n, bool last)
+static void sink_set(struct access_log *log, int fd)
 {
-	uint64_t give_up = clock_now_ns() + NSEC_PER_SEC;
+	struct stat st;
+
+	log->fd = fd;
+	log->file = !fstat(fd, &st) && S_ISREG(st.st_mode);
+}
+
+/* A pipe that nobody reads must not hold the process: its writes are small enough
+ * never to block once poll() said so (pipe(7)), and the end is waited for a second. */
+static void write_all(struct access_log *log, const char *p, size_t n)
+{
+	uint64_t give_up_ns = 0;
 
 	while (n) {
+		struct pollfd pfd = { log->fd, POLLOUT, 0 };
 		ssize_t r;
 
-		if (last) { /* at the end, a sink that does not drain must not hold the process */
-			struct pollfd pfd = { log->fd, POLLOUT, 0 };
-
-			if (clock_now_ns() > give_up || poll(&pfd, 1, 1000) <= 0)
+		if (!log->file) {
+			if (!give_up_ns && __atomic_load_n(&log->stop, __ATOMIC_ACQUIRE))
+				give_up_ns = clock_now_ns() + NSEC_PER_SEC;
+			if (give_up_ns && clock_now_ns() > give_up_ns)
 				return;
+			if (poll(&pfd, 1, 100) <= 0)
+				continue;
 		}
-		r = write(log->fd, p, n > 4096 && last ? 4096 : n);
-		if (r < 0 && errno == EAGAIN) {
-			struct pollfd pfd = { log->fd, POLLOUT, 0 };
-
-			poll(&pfd, 1, 1000);
-			continue;
-		}
-		if (r < 0 && errno == EINTR)
+		r = write(log->fd, p, log->file || n < PIPE_BUF ? n : PIPE_BUF);
+		if (r < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (r < 0) {
 			log_warn("access_log_write_failed", "errno=%d bytes=%zu", errno, n);
@@ -218,7 +229,7 @@ static void *access_log_thread(void *arg)
 		log->out = p;
 		log->filled = 0;
 		pthread_mutex_unlock(&log->lock);
-		write_all(log, p, n, stop);
+		write_all(log, p, n);
 		if (reopen && log->path) {
 			int fd = open_sink(log->path);
 
@@ -226,7 +237,7 @@ static void *access_log_thread(void *arg)
 				log_warn("access_log_reopen_failed", "path=%s errno=%d", log->path, -fd);
 			} else {
 				close(log->fd);
-				log->fd = fd;
+				sink_set(log, fd);
 			}
 		}
 	}
@@ -248,9 +259,10 @@ int access_log_open(struct access_log **out, const char *path, bool json)
 	log->fd = -1;
 	if (!log->fill || !log->out || (path && !log->path))
 		goto fail;
-	err = log->fd = open_sink(path);
+	err = open_sink(path);
 	if (err < 0)
 		goto fail;
+	sink_set(log, err);
 	pthread_mutex_init(&log->lock, NULL);
 	pthread_cond_init(&log->more, NULL);
 	err = -pthread_create(&log->thread, NULL, access_log_thread, log);
@@ -270,7 +282,7 @@ fail:
 
 bool access_log_write(struct access_log *log, const struct access_entry *e)
 {
-	char line[LINE_BYTES];
+	char line[ACCESS_LINE_BYTES];
 	size_t n = access_log_format(line, sizeof(line), log->json, clock_wall_ns(), e);
 	bool fits, wake;
 
@@ -300,7 +312,7 @@ void access_log_close(struct access_log *log)
 	if (!log)
 		return;
 	pthread_mutex_lock(&log->lock);
-	log->stop = true;
+	__atomic_store_n(&log->stop, true, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&log->lock);
 	pthread_cond_signal(&log->more);
 	pthread_join(log->thread, NULL);

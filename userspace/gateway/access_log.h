@@ -36,7 +36,10 @@ int access_log_open(struct access_log **out, const char *path, bool json);
 /* False: dropped. Any thread; never blocks on the sink. */
 bool access_log_write(struct access_log *log, const struct access_entry *e);
 void access_log_reopen(struct access_log *log);
-/* Formats one line with its newline into buf; returns its length, at most cap. */
+/* Every line fits, whatever its strings hold. */
+#define ACCESS_LINE_BYTES 16384
+
+/* Formats one line with its newline into buf (cap >= ACCESS_LINE_BYTES); returns its length. */
 size_t access_log_format(char *buf, size_t cap, bool json, uint64_t wall_ns, const struct access_entry *e);
 /* Writes out what is buffered (bounded: 1 s), then frees. */
 void access_log_close(struct access_log *log);
