@@ -36,7 +36,7 @@ BINS := $(B)/bin/kvsteerd $(B)/bin/kvsteerctl $(B)/bin/kvsteer-gpusim $(B)/bin/k
 UNIT_SRC  := $(wildcard tests/unit/*/test_*.c)
 UNIT_BIN  := $(UNIT_SRC:tests/unit/%.c=$(B)/tests/%)
 
-.PHONY: all help deps demo test unit e2e bench-sim fuzz tidy asan clean compile_commands.json docs check-docs
+.PHONY: all help deps demo test unit e2e bench bench-sim fuzz tidy asan clean compile_commands.json docs check-docs
 .DEFAULT_GOAL := all
 
 all: $(BINS) ## build everything into build/bin
@@ -88,6 +88,21 @@ demo: ## install, build, run the main job: round-robin against cost
 	@sh tools/deps.sh build
 	@$(MAKE) --no-print-directory all
 	@tools/demo/demo.sh $(B)
+
+# Programs of the benchmarks: one file each, tests/bench/*.c.
+.PRECIOUS: $(B)/obj/tests/bench/%.o
+BENCH_BIN := $(patsubst tests/bench/%.c,$(B)/bench/bin/%,$(wildcard tests/bench/*.c))
+$(B)/bench/bin/%: $(B)/obj/tests/bench/%.o $(B)/libkvsteer.a
+	$(link)
+
+QUICK :=
+bench: ## kvsteer beside haproxy and nginx: one table with goals (under 20 minutes; QUICK=1 for a look)
+	@sh tools/deps.sh bench || echo "bench: goes on with the peers that are here"
+	@$(MAKE) --no-print-directory all bench-bins
+	@KVSTEER_BUILD=$(B) python3 tests/bench/bench_proxy.py $(if $(QUICK),--quick)
+
+.PHONY: bench-bins
+bench-bins: $(BENCH_BIN)
 
 bench-sim: all ## simulated fleet against the reference figures (about 40 minutes)
 	@KVSTEER_BUILD=$(B) python3 tests/bench/bench_sim.py

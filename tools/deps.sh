@@ -4,6 +4,7 @@
 #
 #   tools/deps.sh            build, run, test
 #   tools/deps.sh build      build and run only
+#   tools/deps.sh bench      build, and the proxies that `make bench` compares with
 #   tools/deps.sh check      change nothing; exit 1 and list what is missing
 #
 # Debian 12 and 13, Ubuntu 24.04 (best effort). Run as root.
@@ -16,12 +17,15 @@ BUILD="gcc make python3-minimal pkg-config libc6-dev libyaml-dev libxxhash-dev l
  libcurl4-openssl-dev libllhttp-dev libyyjson-dev"
 TEST="libcmocka-dev clang llvm python3 python3-venv curl iproute2 procps"
 
+BENCH="python3 haproxy nginx"
+
 what=${1:-all}
 case $what in
 all) want="$BUILD $TEST" ;;
 build) want=$BUILD ;;
+bench) want="$BUILD $BENCH" ;;
 check) want="$BUILD $TEST" ;;
-*) echo "usage: $0 [all|build|check]" >&2; exit 2 ;;
+*) echo "usage: $0 [all|build|bench|check]" >&2; exit 2 ;;
 esac
 
 have() { dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }
@@ -68,6 +72,14 @@ if [ "${ID:-}" = debian ] && [ "${VERSION_ID:-}" = 12 ] && [ ! -f $PINNED ]; the
 		Pin: release n=trixie
 		Pin-Priority: 500
 	PIN
+fi
+
+# The peers are run by the benchmark alone: their packages must not start services here.
+POLICY=/usr/sbin/policy-rc.d
+if [ "$what" = bench ] && [ ! -e $POLICY ]; then
+	printf '#!/bin/sh\nexit 101\n' >$POLICY
+	chmod +x $POLICY
+	trap 'rm -f $POLICY' EXIT
 fi
 
 echo "deps: apt-get update"

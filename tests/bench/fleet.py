@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -20,13 +21,31 @@ def binary(name):
     return os.path.join(BUILD, "bin", name)
 
 
+def bench_binary(name):
+    return os.path.join(BUILD, "bench", "bin", name)
+
+
+def wait_port(port, process, timeout=15):
+    """Until something accepts connections there."""
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            if process.child.poll() is not None or time.monotonic() > end:
+                process.stop()
+                raise SystemExit(f"nothing listens on port {port}:\n" + open(process.log, encoding="utf-8").read()) from None
+            time.sleep(0.02)
+
+
 class Process:
     """A child with its output in a file, ready when `ready` stands in it."""
 
-    def __init__(self, argv, log, ready=None, timeout=15):
+    def __init__(self, argv, log, ready=None, timeout=15, preexec=None):
         self.log = log
         self.out = open(log, "w", encoding="utf-8")
-        self.child = subprocess.Popen(argv, stdout=self.out, stderr=subprocess.STDOUT)
+        self.child = subprocess.Popen(argv, stdout=self.out, stderr=subprocess.STDOUT, preexec_fn=preexec)
         end = time.monotonic() + timeout
         while ready and ready not in open(log, encoding="utf-8").read():
             if self.child.poll() is not None or time.monotonic() > end:
