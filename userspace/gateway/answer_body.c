@@ -90,7 +90,7 @@ static bool refused_elsewhere(struct exchange *x)
 {
 	const struct iobuf *out = &x->flow.out;
 	enum refusal why = refusal_of_503((const char *)iobuf_head(out), out->len);
-	enum route_result result = why == REFUSAL_BUSY    ? ROUTE_RESULT_NEUTRAL :
+	enum route_result result = why == REFUSAL_BUSY    ? ROUTE_RESULT_BUSY :
 				   why == REFUSAL_LOADING ? ROUTE_RESULT_CONNECT_FAILED :
 							    ROUTE_RESULT_HTTP_5XX;
 
@@ -177,7 +177,7 @@ void exchange_flowed(struct exchange *x, enum flow_result r)
 	struct client *c = x->c;
 
 	if (x->want_retry) {
-		exchange_backend_failed(x, x->busy_stream ? ROUTE_RESULT_NEUTRAL : ROUTE_RESULT_HTTP_5XX, REASON_BACKEND_BUSY,
+		exchange_backend_failed(x, x->busy_stream ? ROUTE_RESULT_BUSY : ROUTE_RESULT_HTTP_5XX, REASON_BACKEND_BUSY,
 					"every backend that was asked failed at once");
 		return;
 	}

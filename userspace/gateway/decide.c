@@ -14,6 +14,7 @@
 #define TRIES_MAX 3       /* backends a request may see */
 /* Retries are a share of the requests: a fleet that fails as a whole is not asked twice for everything. */
 #define RETRY_SHARE 0.2
+#define RETRIES_PER_S 5.0 /* and so many whatever the load: at a few requests a second a share is nothing */
 
 /* ---- the request as route/ sees it ---- */
 
@@ -104,14 +105,21 @@ static int rewrite_model(struct exchange *x, const struct prompt_info *info)
 	return err;
 }
 
+static void refill_retries(struct worker *w)
+{
+	w->retry_budget += RETRY_SHARE + (double)(w->now_ns - w->retry_refill_ns) * 1e-9 * RETRIES_PER_S;
+	w->retry_refill_ns = w->now_ns;
+	if (w->retry_budget > WORKER_RETRY_BUDGET)
+		w->retry_budget = WORKER_RETRY_BUDGET;
+}
+
 void exchange_decide(struct exchange *x)
 {
 	const struct prompt_info *info;
 
 	x->w->now_ns = clock_now_ns();
 	x->request_ns = x->w->now_ns;
-	if (x->w->retry_budget < WORKER_RETRY_BUDGET)
-		x->w->retry_budget += RETRY_SHARE;
+	refill_retries(x->w);
 	prompt_scan_end(x->scan, !x->body_complete);
 	info = prompt_scan_info(x->scan);
 	if (info->has_model)

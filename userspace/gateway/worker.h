@@ -79,6 +79,7 @@ struct worker {
 	unsigned n_scans;
 	uint64_t request_seq;
 	double retry_budget;       /* retries that may be spent: a share of the requests */
+	uint64_t retry_refill_ns;
 
 	struct stats_worker *stats;
 	uint8_t scratch[WORKER_SCRATCH_BYTES]; /* one read; nobody keeps it */

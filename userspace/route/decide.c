@@ -70,7 +70,7 @@ static uint32_t proven_turn(const struct route_pool *pool, uint32_t node, const 
 }
 
 static enum node_fit fit_of(const struct route_pool *pool, uint32_t node, const struct route_nodeset *avoid,
-			    const struct route_nodeset *avoid2, enum health_verdict health)
+			    const struct route_nodeset *avoid2, enum health_verdict health, uint64_t now_ns)
 {
 	const struct route_node *n = &pool->node[node];
 
@@ -80,7 +80,9 @@ static enum node_fit fit_of(const struct route_pool *pool, uint32_t node, const 
 		return FIT_DRAINING;
 	if (route_nodeset_has(avoid, node) || (avoid2 && route_nodeset_has(avoid2, node)))
 		return FIT_AVOIDED;
-	return health == HEALTH_EXCLUDED ? FIT_EXCLUDED : FIT_OK;
+	if (health == HEALTH_EXCLUDED)
+		return FIT_EXCLUDED;
+	return health_busy(&n->health, now_ns) ? FIT_BUSY : FIT_OK;
 }
 
 /* Below its cap; what passes by this gateway counts while the snapshot is fresh. */
@@ -92,7 +94,7 @@ static bool below_cap(const struct route_node *n, const struct node_view *v)
 static void scan_eligible(struct route_pool *pool, const struct route_request *req,
 			  const struct route_nodeset *avoid, struct decision *d)
 {
-	bool all_excluded = true;
+	bool any_ok = false, any_busy = false;
 	uint32_t i;
 
 	for (i = 0; i < pool->n_nodes; i++) {
@@ -102,7 +104,7 @@ static void scan_eligible(struct route_pool *pool, const struct route_request *r
 		bool fresh = node_snapshot_fresh(pool, n, d->now_ns) && n->snap.load_known;
 		int64_t others = 0;
 
-		v->fit = fit_of(pool, i, &req->avoid, avoid, health);
+		v->fit = fit_of(pool, i, &req->avoid, avoid, health, d->now_ns);
 		if (v->fit == FIT_ABSENT)
 			continue;
 		v->probe = v->fit == FIT_OK && health == HEALTH_PROBE;
@@ -111,14 +113,14 @@ static void scan_eligible(struct route_pool *pool, const struct route_request *r
 			others = (int64_t)n->snap.running + n->snap.waiting - n->snap.own_in_flight;
 		v->others = others > 0 ? (uint32_t)others : 0;
 		v->in.known = fresh;
-		if (v->fit == FIT_OK)
-			all_excluded = false;
+		any_ok |= v->fit == FIT_OK;
+		any_busy |= v->fit == FIT_BUSY;
 	}
 	for (i = 0; i < pool->n_nodes; i++) {
 		struct node_view *v = &d->v[i];
 
-		/* An exclusion never empties a pool: a node that may work beats none. */
-		if (v->fit == FIT_EXCLUDED && all_excluded)
+		/* Nothing of this empties a pool: a node that may have room beats none, and then one that may work. */
+		if (!any_ok && v->fit == (any_busy ? FIT_BUSY : FIT_EXCLUDED))
 			v->fit = FIT_OK;
 		if (v->fit != FIT_OK)
 			continue;

@@ -6,11 +6,11 @@ enum route_result route_result_of_status(int status, bool busy)
 	/* A client's fault (4xx) must never exclude a node: routers whose breakers counted
 	 * it took whole fleets down. 501 is the client's choice of a feature; an engine
 	 * that is busy says "another instance", not "broken". */
-	if (status >= 500 && status != 501 && !(status == 503 && busy))
-		return ROUTE_RESULT_HTTP_5XX;
-	if (status == 501 || status == 503)
+	if (status == 503 && busy)
+		return ROUTE_RESULT_BUSY;
+	if (status == 501)
 		return ROUTE_RESULT_NEUTRAL;
-	return ROUTE_RESULT_OK;
+	return status >= 500 ? ROUTE_RESULT_HTTP_5XX : ROUTE_RESULT_OK;
 }
 
 enum health_verdict health_check(const struct health *h, uint64_t now_ns)
@@ -20,6 +20,23 @@ enum health_verdict health_check(const struct health *h, uint64_t now_ns)
 	if (now_ns < h->until_ns)
 		return HEALTH_EXCLUDED;
 	return h->probe_until_ns && now_ns < h->probe_until_ns ? HEALTH_EXCLUDED : HEALTH_PROBE;
+}
+
+bool health_busy(const struct health *h, uint64_t now_ns)
+{
+	return now_ns < h->busy_until_ns;
+}
+
+/* A refusal takes no time: to every policy a full engine looks like the least loaded one and
+ * would be asked first by each request. */
+static void note_busy(struct health *h, uint64_t now_ns)
+{
+	if (health_busy(h, now_ns))
+		return;
+	h->busy_ns = h->busy_ns ? h->busy_ns * 2 : HEALTH_BUSY_MIN_NS;
+	if (h->busy_ns > HEALTH_BUSY_MAX_NS)
+		h->busy_ns = HEALTH_BUSY_MAX_NS;
+	h->busy_until_ns = now_ns + h->busy_ns;
 }
 
 void health_probe_begin(struct health *h, uint64_t now_ns)
@@ -49,8 +66,13 @@ void health_result(struct health *h, enum route_result result, uint64_t now_ns)
 	bool failed = result != ROUTE_RESULT_OK;
 	uint32_t bad;
 
-	if (result == ROUTE_RESULT_NEUTRAL)
+	if (result == ROUTE_RESULT_BUSY)
+		note_busy(h, now_ns);
+	if (result == ROUTE_RESULT_NEUTRAL || result == ROUTE_RESULT_BUSY)
 		return;
+	/* The answer of a request that it took earlier does not make room. */
+	if (!failed && !health_busy(h, now_ns))
+		h->busy_ns = 0;
 	h->window = (h->window << 1 | failed) & ((1u << HEALTH_WINDOW) - 1);
 	if (h->n < HEALTH_WINDOW)
 		h->n++;

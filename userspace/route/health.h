@@ -15,6 +15,8 @@
 #define HEALTH_IN_A_ROW 3
 #define HEALTH_WINDOW 20                   /* results */
 #define HEALTH_WINDOW_MIN 8                /* results before a share means anything */
+#define HEALTH_BUSY_MIN_NS 50000000ull     /* a full engine is passed over for so long, doubling */
+#define HEALTH_BUSY_MAX_NS 1000000000ull
 
 struct health {
 	uint32_t window;       /* bit per result, 1 failed, newest lowest */
@@ -23,6 +25,8 @@ struct health {
 	uint64_t until_ns;     /* excluded until then; 0 not excluded */
 	uint64_t backoff_ns;   /* of the last exclusion */
 	uint64_t probe_until_ns; /* a probe is under way, at the longest until then; 0 none */
+	uint64_t busy_until_ns;  /* it said that it is full: others first until then */
+	uint64_t busy_ns;        /* length of that */
 };
 
 enum health_verdict {
@@ -32,6 +36,8 @@ enum health_verdict {
 };
 
 enum health_verdict health_check(const struct health *h, uint64_t now_ns);
+/* Full a moment ago: healthy, but to be asked after the others. */
+bool health_busy(const struct health *h, uint64_t now_ns);
 /* A request was sent as probe. / It ended without a result. */
 void health_probe_begin(struct health *h, uint64_t now_ns);
 void health_probe_end(struct health *h);

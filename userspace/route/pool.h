@@ -255,16 +255,18 @@ enum route_result {
 	ROUTE_RESULT_TIMEOUT,        /* no head or no first token in time */
 	ROUTE_RESULT_HTTP_5XX,       /* see route_result_of_status() */
 	ROUTE_RESULT_RESET,          /* on a fresh connection or within an answer; not an idle one that was stale */
+	ROUTE_RESULT_BUSY,           /* the engine is full: healthy, but others first for a moment */
 	ROUTE_RESULT_NEUTRAL,        /* says nothing about the node's health */
 };
 
 /* What a status says about health: 2xx and 4xx OK (the node answers; a client's
- * fault never excludes a node), 501 and an engine's "busy" 503 NEUTRAL, other 5xx HTTP_5XX. */
+ * fault never excludes a node), 501 NEUTRAL, an engine's "busy" 503 BUSY, other 5xx HTTP_5XX. */
 enum route_result route_result_of_status(int status, bool busy);
 
 /* How an attempt on `node` went. Connect failures exclude at once (1 s, doubling
  * to 30 s), the others after 3 in a row or when more than half of the last 20
- * failed. After the time is over one request is let through as a probe. */
+ * failed. After the time is over one request is let through as a probe. A busy node
+ * is passed over for 50 ms, doubling to 1 s while it stays so, unless all others are worse. */
 void route_node_result(struct route_pool *pool, uint32_t node, enum route_result result, uint64_t now_ns);
 
 /* ---- engine snapshots --------------------------------------------------- */
@@ -299,7 +301,7 @@ struct route_explain_row {
 	char name[BACKEND_NAME_BYTES];
 	uint32_t node, row;
 	bool eligible;
-	const char *why;        /* static: "ok", "draining", "excluded", "at_cap", "avoided" */
+	const char *why;        /* static: "ok", "draining", "excluded", "busy", "at_cap", "avoided" */
 	uint32_t match_tokens;
 	double wait_ms, prefill_ms, ttft_ms, congestion_ms, decode_ms, adapter_ms, cost_ms;
 	bool chosen;

@@ -93,6 +93,7 @@ enum node_fit {
 	FIT_DRAINING,
 	FIT_AVOIDED,
 	FIT_EXCLUDED,
+	FIT_BUSY,
 	FIT_AT_CAP,
 };
 

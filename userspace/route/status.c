@@ -17,6 +17,8 @@ static const char *fit_name(uint8_t fit)
 		return "avoided";
 	case FIT_EXCLUDED:
 		return "excluded";
+	case FIT_BUSY:
+		return "busy";
 	case FIT_AT_CAP:
 		return "at_cap";
 	}

@@ -19,7 +19,7 @@ static void statuses(void **state)
 		{ 404, false, ROUTE_RESULT_OK },	{ 422, false, ROUTE_RESULT_OK },
 		{ 429, false, ROUTE_RESULT_OK },	{ 500, false, ROUTE_RESULT_HTTP_5XX },
 		{ 501, false, ROUTE_RESULT_NEUTRAL },	{ 502, false, ROUTE_RESULT_HTTP_5XX },
-		{ 503, false, ROUTE_RESULT_HTTP_5XX },	{ 503, true, ROUTE_RESULT_NEUTRAL },
+		{ 503, false, ROUTE_RESULT_HTTP_5XX },	{ 503, true, ROUTE_RESULT_BUSY },
 		{ 504, false, ROUTE_RESULT_HTTP_5XX },
 	};
 	size_t i;
@@ -247,10 +247,89 @@ static void first_token_is_the_proof_of_a_stream(void **state)
 	fx_close(&f);
 }
 
+static void busy_lasts_a_moment(void **state)
+{
+	struct health h = { 0 };
+	uint64_t now = FX_S, want[] = { 50, 100, 200, 400, 800, 1000, 1000 };
+	uint32_t i;
+
+	for (i = 0; i < 7; i++) {
+		health_result(&h, ROUTE_RESULT_BUSY, now);
+		health_result(&h, ROUTE_RESULT_BUSY, now + 1); /* others that were under way: the same event */
+		assert_int_equal(h.busy_until_ns, now + want[i] * FX_S / 1000);
+		assert_true(health_busy(&h, h.busy_until_ns - 1));
+		assert_false(health_busy(&h, h.busy_until_ns));
+		assert_int_equal(health_check(&h, now), HEALTH_OK);
+		/* an answer of an older request does not make room */
+		health_result(&h, ROUTE_RESULT_OK, h.busy_until_ns - 1);
+		now = h.busy_until_ns;
+	}
+	health_result(&h, ROUTE_RESULT_OK, now);
+	health_result(&h, ROUTE_RESULT_BUSY, now);
+	assert_int_equal(h.busy_until_ns, now + HEALTH_BUSY_MIN_NS);
+}
+
+/* A refusal takes no time: the full node has the fewest requests and the least work, and every
+ * policy would ask it first, for each request. */
+static void busy_node_does_not_attract(void **state)
+{
+	static const enum route_policy policies[] = { ROUTE_POLICY_COST, ROUTE_POLICY_LEAST_REQUEST, ROUTE_POLICY_ROUND_ROBIN,
+						      ROUTE_POLICY_WEIGHTED, ROUTE_POLICY_SESSION, ROUTE_POLICY_PREFIX_AWARE };
+	struct route_ticket t[200] = { 0 };
+	struct route_request r = fx_request(NULL);
+	uint32_t p, i, at_busy;
+
+	r.placement_key = r.prefix_key = 7;
+	for (p = 0; p < sizeof(policies) / sizeof(policies[0]); p++) {
+		struct fx f = { 0 };
+
+		fx_open(&f, policies[p], 3, 256);
+		at_busy = 0;
+		for (i = 0; i < 200; i++) {
+			memset(&t[i], 0, sizeof(t[i]));
+			if (fx_assign(&f, &r, &t[i]) == 0) {
+				struct route_plan plan;
+
+				at_busy++;
+				route_node_result(f.pool, 0, ROUTE_RESULT_BUSY, f.now);
+				assert_int_equal(route_retry(f.pool, &t[i], f.now, &plan), 0);
+				assert_int_not_equal(plan.node, 0);
+			}
+			f.now += FX_S / 1000;
+		}
+		/* 200 ms: the marks of 50, 100 and 200 ms */
+		assert_in_range(at_busy, 0, 3);
+		assert_int_equal(fx_status(&f, 0).state, BACKEND_READY);
+		for (i = 0; i < 200; i++)
+			route_end(f.pool, &t[i], f.now, ROUTE_END_OK, 1);
+		fx_close(&f);
+	}
+}
+
+/* "Overloaded" marks never empty a pool, and a full node is asked before a broken one. */
+static void busy_never_empties_a_pool(void **state)
+{
+	struct fx f = { 0 };
+	struct route_request r = fx_request(NULL);
+	uint32_t i;
+
+	fx_open(&f, ROUTE_POLICY_ROUND_ROBIN, 2, 256);
+	for (i = 0; i < 2; i++)
+		route_node_result(f.pool, i, ROUTE_RESULT_BUSY, f.now);
+	assert_int_equal(fx_serve(&f, &r) + fx_serve(&f, &r), 1); /* both take their turn */
+	route_node_result(f.pool, 0, ROUTE_RESULT_CONNECT_FAILED, f.now);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(fx_serve(&f, &r), 1);
+	fx_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(statuses),
+		cmocka_unit_test(busy_lasts_a_moment),
+		cmocka_unit_test(busy_node_does_not_attract),
+		cmocka_unit_test(busy_never_empties_a_pool),
 		cmocka_unit_test(connect_failures_back_off),
 		cmocka_unit_test(three_5xx_in_a_row_or_half_of_the_window),
 		cmocka_unit_test(client_errors_never_exclude),
