@@ -47,6 +47,9 @@ static void watch_events(struct exchange *x, const uint8_t *p, uint32_t n)
 		}
 		if (ev.first_token && !x->failed_stream)
 			first_token(x);
+		/* Comments and pings decide nothing: an engine may ping and then refuse. */
+		if (ev.kind == SSE_COMMENT || ev.kind == SSE_PING || ev.kind == SSE_EMPTY)
+			continue;
 		x->flow.hold = false; /* whatever it is, the client may see it */
 		if (x->first_token || ev.kind == SSE_DONE || ev.kind == SSE_ERROR) {
 			free(x->sse);

@@ -100,12 +100,9 @@ static void exchange_timer(struct timer *t, uint64_t now_ns)
 	}
 }
 
-/* Sets what the log and the answers need of the head. */
-static void keep_for_log(struct exchange *x)
+static void keep_line(struct exchange *x, const char *buf)
 {
 	const struct http_req *r = &x->parse->req;
-	const char *buf = (const char *)iobuf_head(&x->head);
-	const struct http_field *id = http_field_first(r->fields, r->nfields, HTTP_F_X_REQUEST_ID);
 
 	x->method = (enum http_method)r->method;
 	x->http10 = r->version_minor == 0;
@@ -116,6 +113,16 @@ static void keep_for_log(struct exchange *x)
 		memcpy(x->log_path, http_at(buf, r->path), x->log_path_len);
 		x->log_path[x->log_path_len] = 0;
 	}
+}
+
+/* Sets what the log and the answers need of the head. */
+static void keep_for_log(struct exchange *x)
+{
+	const struct http_req *r = &x->parse->req;
+	const char *buf = (const char *)iobuf_head(&x->head);
+	const struct http_field *id = http_field_first(r->fields, r->nfields, HTTP_F_X_REQUEST_ID);
+
+	keep_line(x, buf);
 	if (id && http_request_id_ok(buf + id->value_off, id->value_len)) {
 		memcpy(x->id, buf + id->value_off, id->value_len);
 		x->id[id->value_len] = 0;
@@ -124,8 +131,12 @@ static void keep_for_log(struct exchange *x)
 
 void exchange_fault(struct exchange *x, const struct http_fault *fault)
 {
-	if (!x->log_path && x->head.mem)
-		keep_for_log(x);
+	/* A fault in the head: its bytes are still the client's, and of it the first line alone is sure. */
+	if (!x->log_path && !x->head.mem && x->parse->req.path.len) {
+		keep_line(x, (const char *)iobuf_head(&x->c->in));
+		if (x->log_path) /* the error has the shape of the API that was asked */
+			prompt_family_of(x->log_path, x->log_path_len, &x->family_flags);
+	}
 	exchange_fail(x, reason_from_name(fault->code), fault->message);
 }
 
