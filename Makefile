@@ -104,7 +104,7 @@ bench: ## kvsteer beside haproxy and nginx: one table with goals (under 20 minut
 .PHONY: bench-bins
 bench-bins: $(BENCH_BIN)
 
-bench-sim: all ## simulated fleet against the reference figures (about 40 minutes)
+bench-sim: all ## simulated fleet against the reference figures (about 25 minutes)
 	@KVSTEER_BUILD=$(B) python3 tests/bench/bench_sim.py
 
 asan: ## everything again with ASAN and UBSAN, then the tests
