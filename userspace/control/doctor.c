@@ -97,6 +97,7 @@ static void doctor_pool(struct json *j, const struct view_pool *p)
 
 char *status_doctor_json(const struct view *v, const struct daemon *d, size_t *len)
 {
+	uint32_t mismatches;
 	struct utsname u;
 	struct json j;
 
@@ -108,9 +109,11 @@ char *status_doctor_json(const struct view *v, const struct daemon *d, size_t *l
 	if (!uname(&u))
 		doctor_row(&j, "kernel", "ok", "%s %s", u.sysname, u.release);
 	doctor_row(&j, "datapath", "ok", "relay; this version has no kernel datapath");
-	doctor_row(&j, "ledger", v->ledger.refused_releases ? "fail" : "ok",
-		   "%" PRIu32 " live slots, %" PRIu32 " in flight, %" PRIu64 " refused releases", v->ledger.live_slots,
-		   v->ledger.in_flight, v->ledger.refused_releases);
+	mismatches = gateway_ledger_mismatches(v->gw);
+	doctor_row(&j, "ledger", v->ledger.refused_releases || mismatches ? "fail" : "ok",
+		   "%" PRIu32 " live slots, %" PRIu32 " in flight, %" PRIu64 " refused releases, %" PRIu32
+		   " backends whose count differs",
+		   v->ledger.live_slots, v->ledger.in_flight, v->ledger.refused_releases, mismatches);
 	for (unsigned i = 0; i < v->n_pools; i++)
 		doctor_pool(&j, &v->pools[i]);
 	json_end(&j);

@@ -45,14 +45,17 @@ uint64_t gateway_start_ns(const struct gateway *gw);
 /* True if one backend at least of some pool is eligible and it does not drain. */
 bool gateway_ready(struct gateway *gw);
 
-/* Live request slots by the ledger and the sum of the rows' in_flight counters:
- * equal at any time; with `mismatch` non-zero something is wrong. */
+/* Live request slots by the ledger and the sum of the rows' in_flight counters. Each is read
+ * by itself, while requests come and go: gateway_ledger_mismatches() compares exactly. */
 struct gateway_ledger_view {
 	uint32_t live_slots;
 	uint32_t in_flight;
 	uint64_t refused_releases;
 };
 void gateway_ledger_view(struct gateway *gw, struct gateway_ledger_view *out);
+/* Backends whose in_flight differs from their live slots, counted with each pool at rest:
+ * 0, or something is wrong. O(slots) a pool under its lock: for doctor. */
+uint32_t gateway_ledger_mismatches(struct gateway *gw);
 
 /* Routes the request body of a POST to `path` as a dry run.
  * On success *out is filled and the caller calls gateway_explain_free().

@@ -55,6 +55,17 @@ void gateway_ledger_view(struct gateway *gw, struct gateway_ledger_view *out)
 	out->refused_releases = ledger_refused_releases(&gw->ledger);
 }
 
+uint32_t gateway_ledger_mismatches(struct gateway *gw)
+{
+	struct fleet *f = gateway_fleet_get(gw);
+	uint32_t n = 0;
+
+	for (unsigned i = 0; i < f->npools; i++)
+		n += route_check_invariants(f->pools[i].state->route);
+	fleet_put(f);
+	return n;
+}
+
 int gateway_explain(struct gateway *gw, const char *path, const uint8_t *body, size_t len, struct gateway_explain *out,
 		    char *err, size_t err_len)
 {

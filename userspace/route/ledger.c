@@ -350,6 +350,19 @@ uint32_t ledger_count_live(const struct ledger *l, uint32_t row)
 	return n;
 }
 
+void ledger_count_rows(const struct ledger *l, uint32_t *live)
+{
+	uint32_t i, row;
+
+	for (i = 0; i < l->hdr->slots; i++) {
+		if (state_of(word_load(&l->slots[i])) == LEDGER_FREE)
+			continue;
+		row = __atomic_load_n(&l->slots[i].row, __ATOMIC_RELAXED);
+		if (row < BACKENDS_MAX_ROWS)
+			live[row]++;
+	}
+}
+
 uint32_t ledger_count_all(const struct ledger *l)
 {
 	uint32_t i, n = 0;

@@ -79,6 +79,8 @@ uint32_t ledger_in_flight(const struct ledger *l, uint32_t row);
  * whenever no take or release is under way, e.g. under the pool's lock.
  * LEDGER_NO_ROW counts the queued ones. */
 uint32_t ledger_count_live(const struct ledger *l, uint32_t row);
+/* The same for all rows at once: added to live[BACKENDS_MAX_ROWS]. */
+void ledger_count_rows(const struct ledger *l, uint32_t *live);
 /* Live slots of the whole ledger, queued ones included. */
 uint32_t ledger_count_all(const struct ledger *l);
 uint64_t ledger_refused_releases(const struct ledger *l);

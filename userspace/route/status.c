@@ -172,15 +172,14 @@ uint32_t route_pool_status(struct route_pool *pool, uint64_t now_ns, struct rout
 
 uint32_t route_check_invariants(struct route_pool *pool)
 {
-	uint32_t i, bad = 0;
+	uint32_t live[BACKENDS_MAX_ROWS] = { 0 }, i, bad = 0;
 
 	pool_lock(pool);
+	ledger_count_rows(pool->ledger, live);
 	for (i = 0; i < pool->n_nodes; i++) {
 		const struct route_node *n = &pool->node[i];
 
-		if (n->presence == NODE_UNUSED)
-			continue;
-		if (ledger_count_live(pool->ledger, n->row) != ledger_in_flight(pool->ledger, n->row))
+		if (n->presence != NODE_UNUSED && live[n->row] != ledger_in_flight(pool->ledger, n->row))
 			bad++;
 	}
 	pool_unlock(pool);
