@@ -132,6 +132,7 @@ static int state_new(struct gateway *gw, const struct config_pool *p, const stru
 	err = route_pool_create(&s->route, rc, &gw->ledger);
 	if (err)
 		goto no_route;
+	s->queueless = !p->queue_max_requests;
 	err = state_register(&gw->registry, s);
 	if (err)
 		goto no_slot;
@@ -162,6 +163,8 @@ static int state_take(struct gateway *gw, const struct config_pool *p, struct fl
 	if (!err) {
 		pthread_mutex_lock(&s->queue_lock);
 		err = queue_set_limit(&s->queue, (uint32_t)p->queue_max_requests);
+		if (!err)
+			__atomic_store_n(&s->queueless, !p->queue_max_requests, __ATOMIC_RELAXED);
 		pthread_mutex_unlock(&s->queue_lock);
 	}
 	if (err) {

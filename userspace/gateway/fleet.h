@@ -29,6 +29,8 @@ struct fleet_pool_state {
 	char name[128];
 	struct route_pool *route;
 	uint64_t releases;        /* atomic: slots given back; see exchange_requeue() */
+	uint32_t waiting;         /* atomic: queue.len, for a look without the lock */
+	bool queueless;           /* atomic: nothing may wait, queue.limit is 0 */
 	pthread_mutex_t queue_lock;
 	struct queue queue;       /* requests that wait for a slot; guarded by queue_lock */
 };

@@ -27,6 +27,13 @@ static int priority_of(const struct exchange *x)
 	return v > 0 && !x->c->trusted ? 0 : (int)v;
 }
 
+/* Lets the pool's lock go and tells those who look without it how many wait. */
+static void queue_unlock(struct fleet_pool_state *s)
+{
+	__atomic_store_n(&s->waiting, s->queue.len, __ATOMIC_SEQ_CST);
+	pthread_mutex_unlock(&s->queue_lock);
+}
+
 void exchange_enqueue(struct exchange *x)
 {
 	struct fleet_pool_state *s = x->pool->state;
@@ -43,7 +50,7 @@ void exchange_enqueue(struct exchange *x)
 	err = queue_push(&s->queue, &x->wait, x->w->now_ns);
 	if (!err)
 		x->queued = true;
-	pthread_mutex_unlock(&s->queue_lock);
+	queue_unlock(s);
 	if (err) {
 		exchange_fail(x, REASON_QUEUE_FULL, "every backend is at its concurrency threshold and the queue is full");
 		return;
@@ -61,7 +68,7 @@ static void exchange_woken(struct worker *w, struct mail *m)
 
 	pthread_mutex_lock(&s->queue_lock);
 	x->wake_posted = false;
-	pthread_mutex_unlock(&s->queue_lock);
+	queue_unlock(s);
 	if (x->zombie) { /* gave up meanwhile: the slot is somebody else's */
 		pool_wake_next(s);
 		exchange_free(x);
@@ -73,7 +80,7 @@ static void exchange_woken(struct worker *w, struct mail *m)
 
 bool pool_waiting(const struct fleet_pool_state *s)
 {
-	return __atomic_load_n(&s->queue.len, __ATOMIC_SEQ_CST) != 0;
+	return __atomic_load_n(&s->waiting, __ATOMIC_SEQ_CST) != 0;
 }
 
 /* Pops and posts; the caller holds queue_lock. */
@@ -97,7 +104,7 @@ void pool_wake_next(struct fleet_pool_state *s)
 		return;
 	pthread_mutex_lock(&s->queue_lock);
 	wake_locked(s);
-	pthread_mutex_unlock(&s->queue_lock);
+	queue_unlock(s);
 }
 
 void pool_wake(struct fleet_pool_state *s)
@@ -105,12 +112,12 @@ void pool_wake(struct fleet_pool_state *s)
 	__atomic_add_fetch(&s->releases, 1, __ATOMIC_SEQ_CST);
 	/* Nobody waits: the pace of releases is of interest only where there is no
 	 * queue at all and Retry-After must still be right. */
-	if (!pool_waiting(s) && __atomic_load_n(&s->queue.limit, __ATOMIC_RELAXED))
+	if (!pool_waiting(s) && !__atomic_load_n(&s->queueless, __ATOMIC_RELAXED))
 		return;
 	pthread_mutex_lock(&s->queue_lock);
 	queue_note_release(&s->queue, clock_now_ns());
 	wake_locked(s);
-	pthread_mutex_unlock(&s->queue_lock);
+	queue_unlock(s);
 }
 
 bool exchange_leave_queue(struct exchange *x)
@@ -123,7 +130,7 @@ bool exchange_leave_queue(struct exchange *x)
 		queue_remove(&s->queue, &x->wait);
 	x->queued = false;
 	posted = x->wake_posted;
-	pthread_mutex_unlock(&s->queue_lock);
+	queue_unlock(s);
 	return posted;
 }
 
@@ -142,15 +149,15 @@ void exchange_requeue(struct exchange *x, uint64_t seen)
 	err = queue_unpop(&s->queue, &x->wait);
 	if (!err)
 		x->queued = true;
-	pthread_mutex_unlock(&s->queue_lock);
+	queue_unlock(s);
 	if (err) {
 		exchange_fail(x, REASON_QUEUE_FULL, "every backend is at its concurrency threshold and the queue is full");
 		return;
 	}
 	/* A slot freed after our look and before we were back in the queue has seen it empty and
-	 * woken nobody: look again. pool_wake() counts first and then looks; here it is the reverse. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&s->releases, __ATOMIC_SEQ_CST) != seen)
+	 * woken nobody: look again. pool_wake() counts first and then looks, here it is the reverse;
+	 * both write the counter, so that one of them sees what the other did. */
+	if (__atomic_fetch_add(&s->releases, 0, __ATOMIC_SEQ_CST) != seen)
 		pool_wake_next(s);
 }
 
