@@ -24,7 +24,8 @@ static inline void prompt_tail(char tail[PROMPT_TAIL_BYTES + 1], unsigned long l
 static inline struct prompt_text prompt_new(const char *model, unsigned prefix, size_t body_bytes, int stream)
 {
 	static const char *const words[] = { "the ", "cache ", "of ", "a ", "node ", "holds ", "what ", "was ", "asked ",
-					     "before; ", "\\\"so\\\" ", "fa\xc3\xa7" "ade ", "and.\\n", "answer ", "order ", "number " };
+					     "before; ", "\\\"so\\\" ", "fa\xc3\xa7" "ade ", "and.\\n", "answer ", "order ", "number ",
+					     "which ", "stays ", "for ", "longer ", "than ", "one ", "question ", "would " };
 	char *body = malloc(body_bytes + 1024), *text = malloc(body_bytes + 2048);
 	size_t n, goal = body_bytes - PROMPT_TAIL_BYTES;
 	unsigned x = prefix * 2654435761u + 12345u;

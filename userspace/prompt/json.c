@@ -67,6 +67,7 @@ void json_begin(struct json_scan *s, const struct json_ops *ops, void *ctx)
 	s->ops = ops;
 	s->ctx = ctx;
 	s->find = json_find_best();
+	s->text = json_text_best();
 	s->state = ST_BOM1;
 }
 
@@ -410,10 +411,21 @@ static const uint8_t *number(struct json_scan *s, const uint8_t *p, const uint8_
 	return p;
 }
 
+#define RUN_IN_PLACE 256 /* plain bytes that are worth handing on without a copy */
+
 static const uint8_t *string(struct json_scan *s, const uint8_t *p, const uint8_t *end, const uint8_t *base, int *rc)
 {
 	size_t k = s->find(p, (size_t)(end - p));
 
+	if (k < RUN_IN_PLACE && p + k < end && p[k] == '\\' && !s->in_key && !s->high) {
+		uint8_t out[JSON_TEXT_RUN + JSON_TEXT_SLACK];
+		size_t len, used = s->text(p, (size_t)(end - p), out, &len);
+
+		if (len)
+			*rc = s->ops->str_chunk(s->ctx, out, len);
+		if (used)
+			return p + used;
+	}
 	if (k) {
 		if (s->high && (*rc = lone_surrogate(s)))
 			return p;

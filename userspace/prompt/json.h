@@ -41,10 +41,18 @@ struct json_ops {
 
 typedef size_t json_find_fn(const uint8_t *p, size_t n);
 
+#define JSON_TEXT_RUN 4096      /* bytes of text decoded in one go */
+#define JSON_TEXT_SLACK 32      /* written beyond it at most */
+/* Decodes from p[0..n), the inside of a string, into out[JSON_TEXT_RUN + JSON_TEXT_SLACK]: plain content and
+ * complete escapes that stand for themselves. Returns how many bytes of p that took; stops at anything else
+ * (quote, surrogate, escape that is cut or wrong, control character) and when out is full. */
+typedef size_t json_text_fn(const uint8_t *p, size_t n, uint8_t *out, size_t *out_len);
+
 struct json_scan {
 	const struct json_ops *ops;
 	void *ctx;
 	json_find_fn *find;
+	json_text_fn *text;
 	uint64_t off;                   /* body offset of the next byte to be fed */
 	uint64_t tok_off;               /* offset of the current or last string's opening quote */
 	uint64_t end_off;               /* in str_end: offset behind its closing quote */
@@ -75,4 +83,12 @@ json_find_fn json_find_plain;           /* any machine */
 json_find_fn *json_find_best(void);     /* the fastest that this CPU has */
 /* All that this CPU can run, NULL after the last: for tests. */
 json_find_fn *json_find_nth(unsigned int i);
+json_text_fn *json_text_best(void);
+json_text_fn *json_text_nth(unsigned int i);
+
+/* A byte that ends a run of plain string content. */
+static inline bool json_special(uint8_t c)
+{
+	return c < 0x20 || c == '"' || c == '\\' || c >= 0xf8;
+}
 #endif

@@ -9,15 +9,10 @@
 #include <immintrin.h>
 #endif
 
-static inline bool special(uint8_t c)
-{
-	return c < 0x20 || c == '"' || c == '\\' || c >= 0xf8;
-}
-
 static size_t find_tail(const uint8_t *p, size_t i, size_t n)
 {
 	for (; i < n; i++) {
-		if (special(p[i]))
+		if (json_special(p[i]))
 			return i;
 	}
 	return n;

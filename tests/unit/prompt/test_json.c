@@ -258,11 +258,76 @@ static void test_find(void **state)
 	free(buf);
 }
 
+/* Text as it comes, escapes of every kind and cut ones, all decoders: what they take of it, in however
+ * many calls, is what the state machine makes of it byte by byte, and none writes beyond its buffer. */
+static void test_text(void **state)
+{
+	static const char *const pieces[] = {
+		"plain text of some length, more than a vector of thirty-two bytes", "a", "\xc3\xa9", "\\n", "\\\"", "\\\\", "\\/",
+		"\\t\\r\\b\\f", "\\u0041", "\\u00E9", "\\u20ac", "\\uffff", "\\u07ff\\u0800", "0123456789abcdef0123456789abcde",
+		"\\ud83d\\ude00", "\\ud83d", "\\x", "\\u12g4",
+	};
+	uint8_t *out = malloc(JSON_TEXT_RUN + JSON_TEXT_SLACK + 1);
+	char *text = malloc(20000);
+	json_text_fn *decode;
+	unsigned int k;
+
+	assert_non_null(out);
+	assert_non_null(text);
+	for (k = 0; (decode = json_text_nth(k)); k++) {
+		uint64_t st = 7;
+		int round;
+
+		for (round = 0; round < 3000; round++) {
+			/* a few rounds beyond one run, most short, the last pieces rarely */
+			size_t n = 0, want = round % 50 ? rnd(&st) % 300 : 12000, at = 0;
+			struct trace *t = calloc(1, sizeof(*t));
+			bool complete;
+
+			text[n++] = '"';
+			while (n < want) {
+				const char *piece = pieces[rnd(&st) % (rnd(&st) % 8 ? 14 : 18)];
+
+				memcpy(text + n, piece, strlen(piece));
+				n += strlen(piece);
+			}
+			if (want < 3000) {
+				scan(text, n, 1, t, &complete);
+				for (at = 1; at < n;) {
+					size_t len, used;
+
+					out[JSON_TEXT_RUN + JSON_TEXT_SLACK] = 0xa5;
+					used = decode((uint8_t *)text + at, n - at, out, &len);
+					assert_int_equal(out[JSON_TEXT_RUN + JSON_TEXT_SLACK], 0xa5);
+					assert_true(used <= n - at && len <= used);
+					if (at == 1)
+						assert_memory_equal(out, t->buf + 2, len);
+					if (!used)
+						break;
+					at += used;
+				}
+				/* it stops only where the state machine has to look */
+				assert_true(at == n || text[at] == '\\');
+			} else {
+				size_t len, used = decode((uint8_t *)text + 1, n - 1, out, &len);
+
+				assert_true(used <= n - 1 && len <= JSON_TEXT_RUN + JSON_TEXT_SLACK);
+				assert_true(len >= JSON_TEXT_RUN || text[1 + used] == '\\');
+			}
+			free(t);
+		}
+	}
+	assert_true(k >= 1);
+	free(out);
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table), cmocka_unit_test(test_depth), cmocka_unit_test(test_long_tokens),
 		cmocka_unit_test(test_offsets), cmocka_unit_test(test_find),
+		cmocka_unit_test(test_text),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
