@@ -334,7 +334,7 @@ static void *hammer(void *arg)
 
 		if (fleet_pool_for_model(f, "m", &m))
 			h->turns++;
-		assert_true(f->pools[0].state->refs > 0);
+		assert_string_equal(f->pools[0].state->name, "p"); /* alive */
 		if (s)
 			fleet_state_put(s);
 		fleet_put(f);
