@@ -28,15 +28,19 @@ CORE_OBJ  := $(CORE_SRC:%.c=$(B)/obj/%.o)
 NODE_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/node/*.c))
 SIM_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/gpusim/*.c))
 LOAD_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/load/*.c))
+REPLAY_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/replay/*.c))
+# The generators that replay and load share: draws, arrivals, traces.
+DRAW_OBJ  := $(patsubst %,$(B)/obj/tools/load/%.o,rng zipf arrivals trace)
 BASE_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard userspace/base/*.c))
 CTL_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard userspace/cmd/ctl_*.c))
 
-BINS := $(B)/bin/kvsteerd $(B)/bin/kvsteerctl $(B)/bin/kvsteer-gpusim $(B)/bin/kvsteer-load
+BINS := $(B)/bin/kvsteerd $(B)/bin/kvsteerctl $(B)/bin/kvsteer-gpusim $(B)/bin/kvsteer-load \
+        $(B)/bin/kvsteer-replay
 
 UNIT_SRC  := $(wildcard tests/unit/*/test_*.c)
 UNIT_BIN  := $(UNIT_SRC:tests/unit/%.c=$(B)/tests/%)
 
-.PHONY: all help deps demo test unit e2e bench bench-sim fuzz tidy asan clean compile_commands.json docs check-docs
+.PHONY: all help deps demo test unit e2e bench bench-sim bench-wrk2 soak fuzz tidy asan clean compile_commands.json docs check-docs
 .DEFAULT_GOAL := all
 
 all: $(BINS) ## build everything into build/bin
@@ -62,9 +66,11 @@ $(B)/bin/kvsteer-gpusim: $(SIM_OBJ) $(NODE_OBJ) $(BASE_OBJ)
 	$(link)
 $(B)/bin/kvsteer-load: $(LOAD_OBJ) $(BASE_OBJ)
 	$(link)
+$(B)/bin/kvsteer-replay: $(REPLAY_OBJ) $(NODE_OBJ) $(DRAW_OBJ) $(B)/libkvsteer.a
+	$(link)
 
 # A unit test is one cmocka program per file; tests/unit mirrors userspace/ (and tools/).
-$(B)/tests/%: $(B)/obj/tests/unit/%.o $(NODE_OBJ) $(filter-out %/main.o,$(SIM_OBJ) $(LOAD_OBJ)) $(B)/libkvsteer.a
+$(B)/tests/%: $(B)/obj/tests/unit/%.o $(NODE_OBJ) $(filter-out %/main.o,$(SIM_OBJ) $(LOAD_OBJ) $(REPLAY_OBJ)) $(B)/libkvsteer.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LINK_LIBS)
 
@@ -106,6 +112,16 @@ bench-bins: $(BENCH_BIN)
 
 bench-sim: all ## simulated fleet against the reference figures (about 25 minutes)
 	@KVSTEER_BUILD=$(B) python3 tests/bench/bench_sim.py
+
+WRK2 :=
+bench-wrk2: all ## wrk2 from outside: round-robin against cost, one table (WRK2=path; else the packaged wrk, closed loop)
+	@KVSTEER_BUILD=$(B) python3 tests/bench/bench_wrk2.py $(if $(WRK2),--wrk2 $(WRK2))
+
+soak: all ## accounting under aborts, faults and reloads for T seconds (T=600); exit 1 where it is not exact
+	@KVSTEER_BUILD=$(B) python3 tests/bench/soak.py --seconds $(if $(filter file,$(origin T)),600,$(T))
+
+bench-trace: all ## a real trace: make bench-trace TRACE=conversation_trace.jsonl (5 minutes)
+	@KVSTEER_BUILD=$(B) python3 tests/bench/bench_trace.py $(or $(TRACE),$(error TRACE=FILE is missing: see README))
 
 asan: ## everything again with ASAN and UBSAN, then the tests
 	@$(MAKE) --no-print-directory B=build/asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \
