@@ -15,7 +15,7 @@ set -eu
 
 BUILD="gcc make python3-minimal pkg-config libc6-dev libyaml-dev libxxhash-dev libmicrohttpd-dev
  libcurl4-openssl-dev libllhttp-dev libyyjson-dev"
-TEST="libcmocka-dev clang llvm python3 python3-venv curl iproute2 procps"
+TEST="libcmocka-dev clang llvm python3 python3-venv curl iproute2 procps wrk"
 
 BENCH="python3 haproxy nginx"
 
