@@ -47,7 +47,8 @@ class Held:
 
     def hold(self, router, n, text="hold %d", path="/v1/chat/completions", fields=()):
         """n requests that stay in flight."""
-        before = router.in_flight()
+        before = len(self.clients)
+        router.wait_in_flight(before)  # an answer is with its client a moment before its slot is free
         for i in range(n):
             c = Client(router.port)
             c.post(chat_body(text % i if "%" in text else text), path, fields)
