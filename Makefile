@@ -40,7 +40,7 @@ BINS := $(B)/bin/kvsteerd $(B)/bin/kvsteerctl $(B)/bin/kvsteer-gpusim $(B)/bin/k
 UNIT_SRC  := $(wildcard tests/unit/*/test_*.c)
 UNIT_BIN  := $(UNIT_SRC:tests/unit/%.c=$(B)/tests/%)
 
-.PHONY: all help deps demo test unit e2e bench bench-sim bench-wrk2 soak fuzz tidy asan clean compile_commands.json docs check-docs
+.PHONY: all help deps demo test unit e2e bench bench-sim bench-trace bench-wrk2 soak fuzz tidy asan clean compile_commands.json docs check-docs
 .DEFAULT_GOAL := all
 
 all: $(BINS) ## build everything into build/bin
