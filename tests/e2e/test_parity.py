@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Prefix-aware routing as SageMaker defines it: the ranges of its knobs, what the prefix is
 on either API, the hint, the overflow, and that few prefixes move when nodes come and go."""
+import collections
 import json
 import subprocess
 
@@ -217,6 +218,9 @@ def test_few_prefixes_move_when_nodes_come_and_go(router, backend):
     seven = [caller.chat(t) for t in texts]
     r.reload(config(8))
     eight = [caller.chat(t) for t in texts]
+    # each its share, too: 80 requests here and 1 there is what a ring of few points does
+    shares = collections.Counter(eight)
+    assert len(shares) == 8 and all(0.6 < n / (len(texts) / 8) < 1.4 for n in shares.values()), shares
     moved = [(a, b) for a, b in zip(seven, eight) if a != b]
     assert moved and all(b == "node-7" for _, b in moved)
     assert len(moved) / len(texts) <= 1 / 8 + 0.02, "%d of %d moved" % (len(moved), len(texts))
