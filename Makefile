@@ -31,6 +31,7 @@ LOAD_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/load/*.c))
 REPLAY_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/replay/*.c))
 # The generators that replay and load share: draws, arrivals, traces.
 DRAW_OBJ  := $(patsubst %,$(B)/obj/tools/load/%.o,rng zipf arrivals trace)
+ROUTE_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard userspace/route/*.c))
 BASE_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard userspace/base/*.c))
 CTL_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard userspace/cmd/ctl_*.c))
 
@@ -66,7 +67,7 @@ $(B)/bin/kvsteer-gpusim: $(SIM_OBJ) $(NODE_OBJ) $(BASE_OBJ)
 	$(link)
 $(B)/bin/kvsteer-load: $(LOAD_OBJ) $(BASE_OBJ)
 	$(link)
-$(B)/bin/kvsteer-replay: $(REPLAY_OBJ) $(NODE_OBJ) $(DRAW_OBJ) $(B)/libkvsteer.a
+$(B)/bin/kvsteer-replay: $(REPLAY_OBJ) $(NODE_OBJ) $(DRAW_OBJ) $(ROUTE_OBJ) $(BASE_OBJ)
 	$(link)
 
 # A unit test is one cmocka program per file; tests/unit mirrors userspace/ (and tools/).
@@ -122,6 +123,20 @@ soak: all ## accounting under aborts, faults and reloads for T seconds (T=600); 
 
 bench-trace: all ## a real trace: make bench-trace TRACE=conversation_trace.jsonl (5 minutes)
 	@KVSTEER_BUILD=$(B) python3 tests/bench/bench_trace.py $(or $(TRACE),$(error TRACE=FILE is missing: see README))
+
+.PHONY: demo-llamacpp demo-vllm bench-llamacpp bench-vllm realfleet-profile
+demo-llamacpp demo-vllm: demo-%: ## the demo on real engines on this CPU (vllm: installs 5.5 GB; ENGINE=path MODEL=path: your own)
+	@sh tools/deps.sh build
+	@$(MAKE) --no-print-directory all
+	@KVSTEER_BUILD=$(B) ENGINE='$(ENGINE)' MODEL='$(MODEL)' python3 tools/realfleet/demo.py $*
+
+bench-llamacpp bench-vllm: bench-%: all ## the same, three runs of each policy in turn: build/bench/llamacpp.json, vllm.json
+	@KVSTEER_BUILD=$(B) ENGINE='$(ENGINE)' MODEL='$(MODEL)' python3 tools/realfleet/demo.py $* --runs 3 --check
+
+realfleet-profile: ## measure `profile` and `kv_tokens` of a real engine: PROFILE=llamacpp|vllm
+	@mkdir -p build/realfleet
+	@ENGINE='$(ENGINE)' MODEL='$(MODEL)' python3 tools/realfleet/profile.py $(or $(PROFILE),llamacpp) \
+	   --output build/realfleet/profile-$(or $(PROFILE),llamacpp).yaml
 
 asan: ## everything again with ASAN and UBSAN, then the tests
 	@$(MAKE) --no-print-directory B=build/asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \

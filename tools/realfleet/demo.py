@@ -3,7 +3,7 @@
 """The main job on real engines: the same load on the same fleet, first round-robin, then by
 predicted cost, each on cold caches.
 
-As many prompt prefixes as the whole fleet can keep, so that no node can keep them all. With
+More prompt prefixes than any node can keep, but not more than the fleet can. With
 --runs N the pair is run N times in turn, the table shows medians, and build/bench/ENGINE.json
 keeps everything. Exits 1 if a request failed, or with --check if cost is not twice as fast.
 
@@ -101,11 +101,13 @@ def ttft_error(access):
 def load(engine, port, seed, requests, question_tokens, path):
     """kvsteer-load's closed loop."""
     e = engine
-    subprocess.run([os.path.join(BUILD, "bin", "kvsteer-load"), "--url", "http://127.0.0.1:%d" % port, "--model", e.model,
-                    "--workload", "support", "--concurrency", str(e.concurrency), "--requests", str(requests),
-                    "--prefixes", str(e.prefixes), "--zipf", "0.4", "--prefix-tokens", str(e.prefix_tokens),
-                    "--question-tokens", str(question_tokens), "--output-tokens", str(e.output_tokens), "--sigma", "0",
-                    "--seed", str(seed), "--json", path], check=True, stdout=subprocess.DEVNULL)
+    with open(os.path.join(os.path.dirname(path), "load.log"), "ab") as log:
+        subprocess.run([os.path.join(BUILD, "bin", "kvsteer-load"), "--url", "http://127.0.0.1:%d" % port,
+                        "--model", e.model, "--workload", "support", "--concurrency", str(e.concurrency),
+                        "--requests", str(requests), "--prefixes", str(e.prefixes), "--zipf", "0.4",
+                        "--prefix-tokens", str(e.prefix_tokens), "--question-tokens", str(question_tokens),
+                        "--output-tokens", str(e.output_tokens), "--sigma", "0", "--seed", str(seed), "--json", path],
+                       check=True, stdout=log, stderr=log)
 
 
 def one_run(engine, policy, seed, port, urls, profile, out):
@@ -206,6 +208,7 @@ def main():
     ap.add_argument("--runs", type=int, default=1, help="of each policy, in turn (default 1)")
     ap.add_argument("--check", action="store_true", help="exit 1 unless cost halves TTFT p50")
     args = ap.parse_args()
+    realfleet.end_on_signals()
     engine = realfleet.ENGINES[args.engine]
     port = int(os.environ.get("KVSTEER_DEMO_PORT", "18000"))
     out = os.path.join(realfleet.OUT, "demo-" + engine.name)

@@ -129,6 +129,7 @@ def main():
     ap.add_argument("--port", type=int, default=int(os.environ.get("KVSTEER_DEMO_PORT", "18000")) + 11)
     ap.add_argument("--output", help="also written here")
     args = ap.parse_args()
+    realfleet.end_on_signals()
     engine = realfleet.ENGINES[args.engine]
     realfleet.install(engine)
     with realfleet.Fleet(engine, args.port, 1, os.path.join(realfleet.OUT, "profile")):

@@ -73,11 +73,11 @@ class Vllm(Engine):
 
 ENGINES = {
     "llamacpp": LlamaCpp("llamacpp", "gemma3-270m", os.path.join(ROOT, "build", "realfleet-venv", "bin", "python"),
-                         slots=4, batch_tokens=2048, block_tokens=1, start_s=60, nodes=3, prefixes=12, prefix_tokens=250,
-                         question_tokens=8, output_tokens=8, concurrency=3, warmup_requests=36, requests=60),
+                         slots=5, batch_tokens=2048, block_tokens=1, start_s=60, nodes=3, prefixes=12, prefix_tokens=200,
+                         question_tokens=8, output_tokens=8, concurrency=3, warmup_requests=24, requests=40),
     "vllm": Vllm("vllm", "tiny", os.path.join(ROOT, "build", "realfleet-venv-vllm", "bin", "python"),
                  slots=8, batch_tokens=2048, block_tokens=32, start_s=300, nodes=3, prefixes=12, prefix_tokens=1000,
-                 question_tokens=8, output_tokens=8, concurrency=3, warmup_requests=36, requests=60),
+                 question_tokens=8, output_tokens=8, concurrency=3, warmup_requests=36, requests=90),
 }
 
 
@@ -85,6 +85,13 @@ def install(engine):
     """Once; with ENGINE and MODEL given there is nothing to install."""
     if not (os.environ.get("ENGINE") and os.environ.get("MODEL")):
         subprocess.run(["sh", os.path.join(HERE, "install.sh"), engine.name], check=True)
+
+
+def end_on_signals():
+    """SIGTERM as an exception, so that what was started is ended on the way out."""
+    def leave(number, _frame):
+        raise SystemExit(128 + number)
+    signal.signal(signal.SIGTERM, leave)
 
 
 def fetch(port, path, timeout=5):
