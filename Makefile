@@ -125,15 +125,19 @@ bench-trace: all ## a real trace: make bench-trace TRACE=conversation_trace.json
 	@KVSTEER_BUILD=$(B) python3 tests/bench/bench_trace.py $(or $(TRACE),$(error TRACE=FILE is missing: see README))
 
 .PHONY: demo-llamacpp demo-vllm bench-llamacpp bench-vllm realfleet-profile
-demo-llamacpp demo-vllm: demo-%: ## the demo on real engines on this CPU (vllm: installs 5.5 GB; ENGINE=path MODEL=path: your own)
-	@sh tools/deps.sh build
-	@$(MAKE) --no-print-directory all
-	@KVSTEER_BUILD=$(B) ENGINE='$(ENGINE)' MODEL='$(MODEL)' python3 tools/realfleet/demo.py $*
-
-bench-llamacpp bench-vllm: bench-%: all ## the same, three runs of each policy in turn: build/bench/llamacpp.json, vllm.json
-	@KVSTEER_BUILD=$(B) ENGINE='$(ENGINE)' MODEL='$(MODEL)' python3 tools/realfleet/demo.py $* --runs 3 --check
+demo-llamacpp: ## the demo on three real llama.cpp servers, a small real model (ENGINE=path MODEL=path: your own)
+	@$(REALFLEET) llamacpp
+demo-vllm: ## the same on vLLM on this CPU, random weights (installs 5.5 GB)
+	@$(REALFLEET) vllm
+bench-llamacpp: ## three runs of each policy in turn: build/bench/llamacpp.json
+	@$(REALFLEET) llamacpp --runs 3 --check
+bench-vllm: ## the same: build/bench/vllm.json
+	@$(REALFLEET) vllm --runs 3 --check
+REALFLEET = sh tools/deps.sh && $(MAKE) --no-print-directory all && \
+   KVSTEER_BUILD=$(B) ENGINE='$(ENGINE)' MODEL='$(MODEL)' python3 tools/realfleet/demo.py
 
 realfleet-profile: ## measure `profile` and `kv_tokens` of a real engine: PROFILE=llamacpp|vllm
+	@sh tools/deps.sh
 	@mkdir -p build/realfleet
 	@ENGINE='$(ENGINE)' MODEL='$(MODEL)' python3 tools/realfleet/profile.py $(or $(PROFILE),llamacpp) \
 	   --output build/realfleet/profile-$(or $(PROFILE),llamacpp).yaml
