@@ -10,7 +10,7 @@ set -eu
 B=${1:-build}
 BIN=$B/bin
 PORT=${KVSTEER_DEMO_PORT:-18000}
-OUT=$B/demo
+OUT=$(mkdir -p "$B/demo" && cd "$B/demo" && pwd)
 MODEL=llama-3.1-70b
 NODES=7
 # 7 nodes of 72,000 tokens hold about a quarter of these prompts each: round-robin
@@ -65,10 +65,10 @@ run() { # POLICY
 	rm -f "$OUT/access-$1.log"
 	"$BIN/kvsteer-gpusim" --nodes $NODES --port $((PORT + 11)) --model $MODEL --kv-tokens $KV_TOKENS >"$OUT/gpusim-$1.log" 2>&1 &
 	pids="$pids $!"
-	wait_for grep -q ready "$OUT/gpusim-$1.log"
+	wait_for grep -q ready "$OUT/gpusim-$1.log" || { cat "$OUT/gpusim-$1.log" >&2; exit 1; }
 	"$BIN/kvsteerd" -c "$OUT/$1.yaml" >"$OUT/kvsteerd-$1.log" 2>&1 &
 	pids="$pids $!"
-	wait_for grep -q event=started "$OUT/kvsteerd-$1.log"
+	wait_for grep -q event=started "$OUT/kvsteerd-$1.log" || { cat "$OUT/kvsteerd-$1.log" >&2; exit 1; }
 	echo
 	echo "== $1: $NODES cold nodes, $PREFIXES prefixes of $PREFIX_TOKENS tokens, $RATE requests/s, $WARMUP s warm-up, $MEASURE s measured"
 	"$BIN/kvsteer-load" --url "http://127.0.0.1:$PORT" --model $MODEL --workload support --rate $RATE --poisson \
