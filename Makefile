@@ -9,7 +9,7 @@ VERSION := $(shell sed -n 's/^\#define KVSTEER_VERSION "\(.*\)"/\1/p' include/kv
 
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter -Werror
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -Iinclude -Iuserspace -Itools $(WARN) -fno-strict-aliasing -pthread -MMD -MP $(CFLAGS) $(SANFLAGS)
-LIBS    := -lllhttp -lyaml -lyyjson -lxxhash -lmicrohttpd -lcurl -lm -pthread
+LIBS    := -lllhttp -lyaml -lyyjson -lxxhash -lmicrohttpd -lcurl -lbpf -lelf -lz -lm -pthread
 # llhttp's package holds a static archive: linked in, so that the binary needs one package less.
 LINK_LIBS = -l:libllhttp.a $(filter-out -lllhttp,$(LIBS))
 
@@ -53,6 +53,27 @@ $(B)/libkvsteer.a: $(CORE_OBJ)
 $(B)/obj/%.o: %.c
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -c -o $@ $<
+
+# Kernel programs: bpf/X.bpf.c becomes an object, and that a skeleton which the one file that
+# loads it includes. Any clang from 14 on; one instruction set on all of them (-mcpu=v3).
+CLANG ?= $(or $(shell for c in clang-14 clang-15 clang-16 clang-17 clang-18 clang-19 clang; do \
+            command -v $$c >/dev/null && { echo $$c; break; }; done),clang)
+BPF_CFLAGS = -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Wno-unused-parameter -Werror -Iinclude -Ibpf \
+             -idirafter /usr/include/$(shell uname -m)-linux-gnu -MMD -MP
+$(B)/bpf/%.o: bpf/%.bpf.c
+	$(call say,BPF,$<)
+	$(Q)mkdir -p $(@D) && $(CLANG) $(BPF_CFLAGS) -c -o $@ $<
+$(B)/bpf/%.skel.h: $(B)/bpf/%.o
+	$(call say,SKEL,$@)
+	$(Q)bpftool gen skeleton $< name $*_bpf >$@.tmp 2>/dev/null && mv $@.tmp $@
+.SECONDARY: $(patsubst bpf/%.bpf.c,$(B)/bpf/%.o,$(wildcard bpf/*.bpf.c))
+# The object again with its race held open, for tests.
+$(B)/bpf/splice-race.o: bpf/splice.bpf.c
+	$(call say,BPF,$@)
+	$(Q)mkdir -p $(@D) && $(CLANG) $(BPF_CFLAGS) -DKVSTEER_WIDE_RACE -c -o $@ $<
+
+$(B)/obj/userspace/datapath/splice_object.o: $(B)/bpf/splice.skel.h
+$(B)/obj/userspace/datapath/splice_object.o: ALL_CFLAGS += -isystem $(B)/bpf
 
 define link
 	$(call say,LINK,$@)
@@ -163,4 +184,4 @@ clean: ## remove build/
 help: ## this text
 	@sed -n 's/^\([a-zA-Z0-9_-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
--include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(B)/obj $(B)/bpf -name '*.d' 2>/dev/null)

@@ -13,9 +13,9 @@
 # other package can move to trixie. Both need only libc 2.14.
 set -eu
 
-BUILD="gcc make python3-minimal pkg-config libc6-dev libyaml-dev libxxhash-dev libmicrohttpd-dev
- libcurl4-openssl-dev libllhttp-dev libyyjson-dev"
-TEST="libcmocka-dev clang llvm python3 python3-venv curl iproute2 procps wrk"
+BUILD="gcc make python3 pkg-config libc6-dev libyaml-dev libxxhash-dev libmicrohttpd-dev
+ libcurl4-openssl-dev libllhttp-dev libyyjson-dev clang bpftool libbpf-dev libelf-dev zlib1g-dev"
+TEST="libcmocka-dev llvm python3 python3-venv curl iproute2 procps wrk"
 
 BENCH="python3 haproxy nginx"
 
@@ -43,17 +43,18 @@ echo "deps: missing:$missing"
 . /etc/os-release
 export DEBIAN_FRONTEND=noninteractive
 
-# The first Debian archive in use here, as "URI" (deb822 or one-line form).
+# The archive that this host takes its own release from: of the deb822 stanza, or
+# the one-line entry, that names the release's suite (other vendors' sources name
+# suites of their own, or the same one at another place: the first wins).
 host_archive() {
-	for f in /etc/apt/sources.list.d/*.sources; do
-		[ -f "$f" ] && [ "$f" != "$PINNED" ] || continue
-		awk '/^URIs:/ { print $2; exit }' "$f"
-	done | head -n 1
+	cat /etc/apt/sources.list.d/*.sources 2>/dev/null | awk -v suite="$VERSION_CODENAME" '
+		/^[[:space:]]*$/ { uri = "" }
+		/^URIs:/ { uri = $2 }
+		/^Suites:/ { for (i = 2; i <= NF; i++) if ($i == suite && uri != "" && uri ~ /debian/) { print uri; exit } }'
 }
 host_archive_line() {
-	cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
-		awk '$1 == "deb" { for (i = 2; i <= NF; i++) if ($i !~ /^[[]|[]]$|=/) { print $i; exit } }' |
-		head -n 1
+	cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null | awk -v suite="$VERSION_CODENAME" '
+		$1 == "deb" { for (i = 2; i < NF; i++) if ($i ~ /debian/ && $(i + 1) == suite) { print $i; exit } }'
 }
 
 PINNED=/etc/apt/sources.list.d/kvsteer-trixie.sources
