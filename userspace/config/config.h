@@ -81,7 +81,7 @@ struct config_limits {
 struct config_timeouts {
 	uint64_t connect_ns, head_ns, head_hold_ns;
 	uint64_t first_token_ns; /* streams; other answers have twice that until their head */
-	uint64_t stream_idle_ns, keepalive_ns, upstream_idle_ns, drain_ns, handover_ns;
+	uint64_t stream_idle_ns, keepalive_ns, upstream_idle_ns, drain_ns;
 };
 
 struct config_cidr {

@@ -160,9 +160,8 @@ static const struct schema_key timeout_keys[] = {
 	{ "drain", SCHEMA_DURATION, .flags = SCHEMA_ZERO, FIELD(drain_ns), RANGE(100 * MS, 24 * HOUR),
 	  .def = "30s",
 	  .doc = "After SIGTERM: how long requests in flight may go on. 0: no time." },
-	{ "handover", SCHEMA_DURATION, FIELD(handover_ns), RANGE(1 * SEC, 168 * HOUR), .def = "1h",
-	  .doc = "How long an old process may go on with its streams after an upgrade. Accepted, and without "
-	  "effect until a version can upgrade in place." },
+	{ "handover", SCHEMA_DURATION, LATER, RANGE(1 * SEC, 168 * HOUR),
+	  .doc = "How long an old process may go on with its streams after an upgrade." },
 	{ NULL },
 };
 #undef T

@@ -115,7 +115,6 @@ static void test_one_pool_is_enough(void **state)
 	assert_int_equal(cfg->limits.client_buffer_bytes, 256 << 10);
 	assert_true(cfg->timeouts.connect_ns == 2000000000ull);
 	assert_true(cfg->timeouts.first_token_ns == 300000000000ull);
-	assert_true(cfg->timeouts.handover_ns == 3600000000000ull);
 	assert_int_equal(cfg->n_pools, 1);
 	assert_string_equal(p->name, "default");
 	assert_true(p->any_model);
@@ -259,7 +258,7 @@ static const struct {
 	{ "trusted_proxies: []\n", NULL },
 	{ "allow_paths: []\n", NULL },
 	{ "limits: {scan: 8MiB, body: 64MiB, head: 32KiB, headers: 100, connections: 10000, client_buffer: 256KiB}\n", NULL },
-	{ "timeouts: {connect: 2s, head: 10s, head_hold: 10s, first_token: 300s, stream_idle: 300s, keepalive: 60s, upstream_idle: 3s, drain: 30s, handover: 1h}\n", NULL },
+	{ "timeouts: {connect: 2s, head: 10s, head_hold: 10s, first_token: 300s, stream_idle: 300s, keepalive: 60s, upstream_idle: 3s, drain: 30s}\n", NULL },
 	{ "bpf: {pin: /sys/fs/bpf/kvsteer, instance: default}\n", "bpf: \"a map\": not in this version" },
 	{ "pools:\n  - name: llama\n", NULL },
 	{ "    models: [llama-3.1-70b]\n", NULL },
