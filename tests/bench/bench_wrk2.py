@@ -5,7 +5,7 @@
 The prompts are those of kvsteer-load's workloads (tools/wrk2), answers have one token: the latency that wrk2
 prints is the time to the first token. Both policies get the same simulated fleet, cold, the same prompts at the
 same rate, and a warm-up that is not counted. wrk2 sends on schedule whatever the answers do (open loop) and counts
-latency from the scheduled time. Without it the packaged wrk does the same prompts from CONNECTIONS clients that
+latency from the scheduled time; its connections send in phase, so the load comes in bursts. Without it the packaged wrk does the same prompts from CONNECTIONS clients that
 wait for their answers (closed loop): its latency leaves out the waiting of requests that could not be sent.
 
 usage: bench_wrk2.py [--wrk2 PATH] [--workloads support,chat,long8k] [--rate R] [--seconds S] [--warmup S]
@@ -24,9 +24,9 @@ import fleet
 PORT = 19200
 NODES = 7
 THREADS = 2
-CONNECTIONS = 64
+CONNECTIONS = 32
 # Requests a second of the whole fleet: what round-robin can still serve with one-token answers.
-RATES = {"support": 30, "chat": 60, "long8k": 8}
+RATES = {"support": 24, "chat": 40, "long8k": 6}
 SCRIPTS = os.path.join(os.path.dirname(__file__), "..", "..", "tools", "wrk2")
 POLICIES = ("round_robin", "cost")
 
