@@ -97,6 +97,12 @@ static void commit(struct route_pool *pool, struct route_ticket *t, const struct
 	node_row(pool, n)->requests++;
 	ev.tokens = t->prompt_tokens;
 	ev.match_tokens = t->match_tokens;
+	if (t->req.chain.nblocks) {
+		ev.hash = t->req.chain.hash;
+		ev.bytes = t->req.chain.bytes;
+		ev.count = t->last_block + 1;
+		ev.first = v->run < ev.count ? v->run : ev.count;
+	}
 	pool_emit(pool, &ev);
 }
 
@@ -131,7 +137,7 @@ static int admit(struct route_pool *pool, struct route_ticket *t, struct decisio
 {
 	const struct route_node *n;
 	struct node_view *v;
-	uint32_t limit;
+	uint32_t limit, elsewhere;
 	int rc;
 
 	for (;;) {
@@ -140,7 +146,8 @@ static int admit(struct route_pool *pool, struct route_ticket *t, struct decisio
 			return d->n_serving ? -EAGAIN : -EHOSTUNREACH;
 		n = &pool->node[d->pick];
 		v = &d->v[d->pick];
-		limit = n->cap > v->others ? n->cap - v->others : 0;
+		elsewhere = v->others + n->peer_in_flight;
+		limit = n->cap > elsewhere ? n->cap - elsewhere : 0;
 		rc = move ? ledger_move(pool->ledger, t->slot, n->row, limit) :
 			    ledger_take(pool->ledger, t->req.worker, n->row, limit, d->now_ns, &t->slot);
 		if (rc != -EAGAIN)

@@ -108,7 +108,7 @@ static void scan_eligible(struct route_pool *pool, const struct route_request *r
 		if (v->fit == FIT_ABSENT)
 			continue;
 		v->probe = v->fit == FIT_OK && health == HEALTH_PROBE;
-		v->in_flight = ledger_in_flight(pool->ledger, n->row);
+		v->in_flight = ledger_in_flight(pool->ledger, n->row) + n->peer_in_flight;
 		if (fresh)
 			others = (int64_t)n->snap.running + n->snap.waiting - n->snap.own_in_flight;
 		v->others = others > 0 ? (uint32_t)others : 0;

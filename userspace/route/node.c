@@ -219,7 +219,7 @@ int route_snapshot(struct route_pool *pool, uint32_t node, const struct route_sn
 		.waiting = in->waiting,
 		.running = in->running,
 		.kv_used = in->kv_used > 1 ? 1 : in->kv_used,
-		.own_in_flight = ledger_in_flight(pool->ledger, n->row),
+		.own_in_flight = ledger_in_flight(pool->ledger, n->row) + n->peer_in_flight,
 		.own_unp = n->n_unp,
 	};
 	if (in->kv_capacity_bound && kv_tokens > pool->cfg.kv_tokens)

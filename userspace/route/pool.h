@@ -366,27 +366,45 @@ enum route_event_kind {
 	ROUTE_EVENT_DROP,        /* chain blocks first..first+count were taken back */
 	ROUTE_EVENT_FORGET,      /* all the node's blocks became void */
 	ROUTE_EVENT_SNAPSHOT,
+	ROUTE_EVENT_ANSWER,      /* the chain of a prompt and its answer became known on the node */
 };
 
-/* One effect on the pool's state, without pointers except `hash`: a log or a
- * peer gateway writes the struct and `count` hashes. */
+/* One effect on the pool's state, without pointers except `hash` and `bytes`: a log or a
+ * peer gateway writes the struct, `count` hashes, and `count` sizes where there are any. */
 struct route_event {
 	uint64_t seq;            /* counts up by one per pool */
 	uint64_t now_ns;
 	uint32_t kind;           /* enum route_event_kind */
 	uint32_t node;
 	uint32_t slot, generation; /* the request */
-	uint32_t first, count;   /* INSERT, DROP: range of the chain */
+	uint32_t first, count;   /* INSERT, DROP: range of the chain. ASSIGN, ANSWER: blocks that the node
+				  * had before, blocks of the chain (those that the next turn repeats) */
 	uint32_t tokens;         /* ASSIGN: prompt; END: output; FIRST_TOKEN: cached */
 	uint32_t match_tokens;   /* ASSIGN */
 	uint32_t outcome;        /* END: enum route_outcome */
 	uint32_t waiting, running; /* SNAPSHOT */
 	uint32_t reserved;
 	double kv_used;          /* SNAPSHOT */
-	const uint64_t *hash;    /* INSERT, DROP: count hashes, valid during the call */
+	const uint64_t *hash;    /* INSERT, DROP, ASSIGN, ANSWER: count hashes, valid during the call */
+	const uint16_t *bytes;   /* ASSIGN, ANSWER: of each block; else NULL */
 };
 
 /* Called under the pool's lock: must be short and must not call the pool. */
 void route_pool_set_event_fn(struct route_pool *pool,
 			     void (*fn)(void *ctx, const struct route_event *ev), void *ctx);
+
+/* ---- peers ----------------------------------------------------------------- */
+
+/* Another gateway with a pool of the same backends: its events, as they arrive, make
+ * its requests count here as own ones do (queue, work ahead, in-flight, index, heat). */
+struct route_peer;
+
+/* At most `max_requests` of its requests are known at a time; of further ones the index and the
+ * heat learn, the load does not. Returns 0 or -ENOMEM. */
+int route_peer_open(struct route_pool *pool, struct route_peer **out, uint32_t max_requests);
+/* The peer is gone, and with it what it had in flight. Before route_pool_free(). */
+void route_peer_close(struct route_peer *peer);
+/* One event of the peer, in its order. `node` is the number here of the backend that the
+ * event's own number stands for there. An event about a node that is not configured here is ignored. */
+void route_peer_apply(struct route_peer *peer, const struct route_event *ev, uint32_t node, uint64_t now_ns);
 #endif

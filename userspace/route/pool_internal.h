@@ -45,7 +45,8 @@ struct route_node {
 	uint64_t name_hash;
 	double extra_s;
 	uint64_t kv_tokens;      /* reported; 0 unknown */
-	uint32_t tickets;        /* live ones of this process */
+	uint32_t tickets;        /* live ones of this process and of peers */
+	uint32_t peer_in_flight; /* of them, those of peers: the ledger does not count them */
 	/* Own requests without first token, oldest first, and their sums. */
 	struct route_ticket *unp_head, *unp_tail;
 	uint32_t n_unp;

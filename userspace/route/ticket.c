@@ -85,6 +85,7 @@ void route_usage(struct route_pool *pool, struct route_ticket *t, uint32_t promp
 
 void route_answer(struct route_pool *pool, struct route_ticket *t, const struct route_chain *full)
 {
+	struct route_event ev = { .kind = ROUTE_EVENT_ANSWER, .now_ns = t->sent_ns };
 	struct index_insert_result res;
 
 	pool_lock(pool);
@@ -92,6 +93,14 @@ void route_answer(struct route_pool *pool, struct route_ticket *t, const struct 
 	    full->hash[t->last_block] == t->last_hash) {
 		index_insert(&pool->index, t->node, full->hash, full->bytes, full->nblocks, t->stamp, true, &res);
 		t->answer_known = true;
+		ev.node = t->node;
+		ev.slot = t->slot.slot;
+		ev.generation = t->slot.generation;
+		ev.hash = full->hash;
+		ev.bytes = full->bytes;
+		ev.first = t->last_block + 1;
+		ev.count = full->nblocks;
+		pool_emit(pool, &ev);
 	}
 	pool_unlock(pool);
 }
