@@ -33,7 +33,7 @@ static bool config_ok(const struct node_config *c)
 	       c->adapter_slots <= 4096 && c->max_requests >= 1 && c->max_requests < SEQ_NONE;
 }
 
-struct node *node_new(const struct node_config *cfg)
+struct node *node_new_sharing(const struct node_config *cfg, struct node *with)
 {
 	struct node *n;
 
@@ -48,14 +48,21 @@ struct node *node_new(const struct node_config *cfg)
 	n->running = calloc(cfg->max_seqs, sizeof(*n->running));
 	n->event = calloc(2 * (size_t)cfg->max_seqs, sizeof(*n->event));
 	n->adapter = calloc(cfg->adapter_slots, sizeof(*n->adapter));
-	if (!n->running || !n->event || !n->adapter || kvcache_init(&n->kv, cfg->kv_tokens / NODE_BLOCK_TOKENS)) {
+	n->kv = with ? with->kv : &n->own_kv;
+	if (!n->running || !n->event || !n->adapter ||
+	    (!with && kvcache_init(n->kv, cfg->kv_tokens / NODE_BLOCK_TOKENS))) {
 		node_free(n);
 		errno = ENOMEM;
 		return NULL;
 	}
-	n->watermark_blocks = (uint32_t)(cfg->watermark * n->kv.blocks);
+	n->watermark_blocks = (uint32_t)(cfg->watermark * n->kv->blocks);
 	n->seq_free = n->wait_head = n->wait_tail = SEQ_NONE;
 	return n;
+}
+
+struct node *node_new(const struct node_config *cfg)
+{
+	return node_new_sharing(cfg, NULL);
 }
 
 void node_free(struct node *n)
@@ -70,7 +77,7 @@ void node_free(struct node *n)
 	free(n->running);
 	free(n->event);
 	free(n->adapter);
-	kvcache_destroy(&n->kv);
+	kvcache_destroy(&n->own_kv);
 	free(n);
 }
 
@@ -132,7 +139,7 @@ void node_seq_release(struct node *n, struct node_seq *s)
 	struct node_adapter *a = s->adapter == NODE_NO_ADAPTER ? NULL : node_adapter_find(n, s->adapter);
 
 	while (s->blocks)
-		kvcache_unpin(&n->kv, s->block[--s->blocks]);
+		kvcache_unpin(n->kv, s->block[--s->blocks]);
 	if (a && s->state == SEQ_RUNNING)
 		a->running--;
 	s->computed = s->chunk = 0;
@@ -162,7 +169,7 @@ int node_submit(struct node *n, const struct node_request *req, uint64_t now_ns,
 	if (!req->prompt_tokens || !req->output_tokens)
 		return -EINVAL;
 	/* Alone on the node it must fit with the watermark left, or the queue behind it stands for ever. */
-	if (tokens > (uint64_t)(n->kv.blocks - n->watermark_blocks) * NODE_BLOCK_TOKENS)
+	if (tokens > (uint64_t)(n->kv->blocks - n->watermark_blocks) * NODE_BLOCK_TOKENS)
 		return -E2BIG;
 	if (n->st.running + n->st.waiting >= n->cfg.max_requests) {
 		n->st.refused++;
@@ -234,7 +241,7 @@ uint32_t node_match_tokens(const struct node *n, const uint64_t *hash, uint32_t 
 {
 	uint32_t i = 0;
 
-	while (i < hashes && kvcache_find(&n->kv, hash[i]) != KVCACHE_NONE)
+	while (i < hashes && kvcache_find(n->kv, hash[i]) != KVCACHE_NONE)
 		i++;
 	return i * NODE_BLOCK_TOKENS;
 }
@@ -288,7 +295,7 @@ void node_reset(struct node *n)
 	for (uint32_t i = 0; i < n->seqs; i++)
 		if (n->seq[i].state != SEQ_FREE)
 			node_seq_free(n, i);
-	kvcache_clear(&n->kv);
+	kvcache_clear(n->kv);
 	n->wait_head = n->wait_tail = SEQ_NONE;
 	n->adapters = 0;
 	n->stepping = false;
@@ -299,8 +306,8 @@ void node_reset(struct node *n)
 void node_read_stats(const struct node *n, struct node_stats *out)
 {
 	*out = n->st;
-	out->blocks_total = n->kv.blocks;
-	out->blocks_pinned = n->kv.blocks - n->kv.free;
-	out->blocks_cached = n->kv.cached;
-	out->evicted_blocks = n->kv.evicted;
+	out->blocks_total = n->kv->blocks;
+	out->blocks_pinned = n->kv->blocks - n->kv->free;
+	out->blocks_cached = n->kv->cached;
+	out->evicted_blocks = n->kv->evicted;
 }

@@ -85,6 +85,7 @@ struct node_stats {
 	uint32_t waiting_deferred;	/* of the waiting: for want of an adapter slot, at the last step */
 	uint32_t blocks_total, blocks_pinned, blocks_cached;	/* cached: findable, pinned or not */
 	uint64_t prefill_left_tokens;	/* of running requests, at the last step boundary */
+	uint64_t prefill_after_tokens;	/* of running requests, when the step under way will have ended */
 	uint64_t waiting_tokens;	/* prompt tokens of the waiting, before any hit */
 	/* counters since node_new() or node_reset() */
 	uint64_t steps;
@@ -106,6 +107,10 @@ void node_config_default(struct node_config *cfg);
 /* Returns a node with an empty cache that the caller frees with node_free(),
  * or NULL with errno EINVAL (a figure that makes no sense) or ENOMEM. */
 struct node *node_new(const struct node_config *cfg);
+/* The same, but blocks and what they hold are those of `with`, which must be freed
+ * last: nodes whose caches are one (a bound that only free KV transfer could
+ * reach). cfg->kv_tokens does not count then. */
+struct node *node_new_sharing(const struct node_config *cfg, struct node *with);
 void node_free(struct node *n);
 
 /* Queues a request; it takes part from the next node_step_begin() on. *id (may

@@ -38,7 +38,8 @@ struct node_adapter {
 
 struct node {
 	struct node_config cfg;
-	struct kvcache kv;
+	struct kvcache *kv;	/* own_kv, or another node's */
+	struct kvcache own_kv;
 	uint32_t watermark_blocks;
 	struct node_seq *seq;
 	uint32_t seqs;		/* entries of the table */

@@ -53,7 +53,7 @@ static void schedule_decodes(struct node *n, struct step_sum *sum)
 		if (!s->decoding || !sum->budget)
 			continue;
 		if (s->computed / NODE_BLOCK_TOKENS >= s->blocks) {
-			while (r < n->st.running && (b = kvcache_alloc(&n->kv)) == KVCACHE_NONE)
+			while (r < n->st.running && (b = kvcache_alloc(n->kv)) == KVCACHE_NONE)
 				preempt_youngest(n);
 			if (r >= n->st.running)	/* it was the youngest itself */
 				break;
@@ -125,20 +125,20 @@ static bool blocks_take(struct node *n, struct node_seq *s)
 	if (most > s->hashes)
 		most = s->hashes;
 	for (hit = 0; hit < most; hit++) {
-		uint32_t b = kvcache_find(&n->kv, s->hash[hit]);
+		uint32_t b = kvcache_find(n->kv, s->hash[hit]);
 
 		if (b == KVCACHE_NONE)
 			break;
 		s->block[hit] = b;
-		unpinned += n->kv.block[b].refs == 0;
+		unpinned += n->kv->block[b].refs == 0;
 	}
 	/* Hit blocks that nobody uses stand in the free list too. */
-	if ((uint64_t)unpinned + (need - hit) + n->watermark_blocks > n->kv.free)
+	if ((uint64_t)unpinned + (need - hit) + n->watermark_blocks > n->kv->free)
 		return false;
 	for (uint32_t i = 0; i < hit; i++)
-		kvcache_pin(&n->kv, s->block[i]);
+		kvcache_pin(n->kv, s->block[i]);
 	for (uint32_t i = hit; i < need; i++)
-		s->block[i] = kvcache_alloc(&n->kv);
+		s->block[i] = kvcache_alloc(n->kv);
 	s->blocks = need;
 	s->computed = hit * NODE_BLOCK_TOKENS;
 	return true;
@@ -202,6 +202,13 @@ bool node_step_begin(struct node *n, uint64_t now_ns, uint64_t *end_ns)
 		schedule_admissions(n, &sum);
 	if (!sum.decodes && !sum.prefill_tokens && !n->events)
 		return false;
+	n->st.prefill_after_tokens = 0;
+	for (uint32_t r = 0; r < n->st.running; r++) {
+		const struct node_seq *s = &n->seq[n->running[r]];
+
+		if (!s->decoding)
+			n->st.prefill_after_tokens += seq_tokens(s) - s->computed - s->chunk;
+	}
 	n->preempts = n->events;
 	n->step_decodes = sum.decodes;
 	n->step_prefill_tokens = sum.prefill_tokens;
@@ -228,7 +235,7 @@ static void publish_chunk(struct node *n, struct node_seq *s)
 	if (end > s->hashes)
 		end = s->hashes;
 	for (uint32_t b = first; b < end; b++)
-		kvcache_publish(&n->kv, s->block[b], s->hash[b]);
+		kvcache_publish(n->kv, s->block[b], s->hash[b]);
 	s->chunk = 0;
 }
 
