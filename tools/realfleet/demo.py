@@ -104,7 +104,7 @@ def load(engine, port, seed, requests, question_tokens, path):
     with open(os.path.join(os.path.dirname(path), "load.log"), "ab") as log:
         subprocess.run([os.path.join(BUILD, "bin", "kvsteer-load"), "--url", "http://127.0.0.1:%d" % port,
                         "--model", e.model, "--workload", "support", "--concurrency", str(e.concurrency),
-                        "--requests", str(requests), "--prefixes", str(e.prefixes), "--zipf", "0.4",
+                        "--requests", str(requests), "--prefixes", str(e.prefixes), "--zipf", "0",
                         "--prefix-tokens", str(e.prefix_tokens), "--question-tokens", str(question_tokens),
                         "--output-tokens", str(e.output_tokens), "--sigma", "0", "--seed", str(seed), "--json", path],
                        check=True, stdout=log, stderr=log)

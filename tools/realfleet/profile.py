@@ -20,6 +20,7 @@ import realfleet
 
 BYTES_PER_TOKEN = 4
 QUESTION_WORDS = 8
+QUESTIONS = 3       # asked of one prefix before the next
 LETTERS = "abcdefghijklmnopqrstuvwxyz012345"
 
 
@@ -37,12 +38,12 @@ class Probe:
     def __init__(self, engine, port):
         self.engine, self.port, self.seed = engine, port, 1000
 
-    def ask(self, words, max_tokens, seed=None):
+    def ask(self, words, max_tokens, seed=None, question=0):
         """A prompt never seen before, or that of `seed`."""
         self.seed += seed is None
         seed = self.seed if seed is None else seed
-        return realfleet.ask(self.port, self.engine.model, text(seed, words), text(seed + 5000000, QUESTION_WORDS),
-                             max_tokens)
+        return realfleet.ask(self.port, self.engine.model, text(seed, words),
+                             text(seed + 5000000 + question, QUESTION_WORDS), max_tokens)
 
     def many(self, n, words, max_tokens):
         seeds = [self.seed + 1 + i for i in range(n)]
@@ -108,17 +109,20 @@ def measure_decode(p, short, long):
 
 
 def measure_kv(p, words, output, most):
-    """Tokens that the cache keeps: more different prompts than it can hold, then the same ones from the
-    newest to the oldest, up to the first that has gone. A prompt that is still there changes nothing."""
-    seeds = [9000000 + i for i in range(most)]
+    """Tokens that were sent since the oldest prompt that the cache still holds: more prefixes than it can
+    hold, a few questions each, then the same prefixes from the newest to the oldest, up to the first that
+    has gone. One that is still there changes nothing. All questions count, though a slot of llama.cpp
+    keeps its last only: kvsteer's index counts them too until they are its oldest."""
+    seeds = [9000000 + 100 * i for i in range(most)]
     for s in seeds:
-        p.ask(words, output, s)
+        for q in range(QUESTIONS):
+            p.ask(words, output, s, q)
     kept = 0
     for s in reversed(seeds):
-        a = p.ask(words, output, s)
+        a = p.ask(words, output, s, QUESTIONS - 1)
         if a.cached_tokens < a.prompt_tokens / 2:
             return kept
-        kept += round(tokens(words)) + a.output_tokens
+        kept += words + QUESTIONS * (QUESTION_WORDS + a.output_tokens)
         realfleet.log("  kept: %d tokens" % kept)
     raise SystemExit("profile.py: all %d prompts were still in the cache; it is larger than %d tokens" % (most, kept))
 

@@ -26,7 +26,9 @@ class Engine:
     start_s: float          # until it is ready, at most
     nodes: int
     # The demo's load, in kvsteer-load's terms: 4 bytes a token, which real tokenizers
-    # cut into two or more, as the words are random letters.
+    # cut into two or more, as the words are random letters. All prefixes are equally
+    # popular and clients are few: two requests of one prefix at a time are two slots of
+    # llama.cpp, each computing the prompt anew.
     prefixes: int
     prefix_tokens: int
     question_tokens: int
@@ -73,8 +75,8 @@ class Vllm(Engine):
 
 ENGINES = {
     "llamacpp": LlamaCpp("llamacpp", "gemma3-270m", os.path.join(ROOT, "build", "realfleet-venv", "bin", "python"),
-                         slots=5, batch_tokens=2048, block_tokens=1, start_s=60, nodes=3, prefixes=12, prefix_tokens=200,
-                         question_tokens=8, output_tokens=8, concurrency=3, warmup_requests=24, requests=40),
+                         slots=8, batch_tokens=2048, block_tokens=1, start_s=60, nodes=3, prefixes=20, prefix_tokens=120,
+                         question_tokens=8, output_tokens=8, concurrency=2, warmup_requests=40, requests=30),
     "vllm": Vllm("vllm", "tiny", os.path.join(ROOT, "build", "realfleet-venv-vllm", "bin", "python"),
                  slots=8, batch_tokens=2048, block_tokens=32, start_s=300, nodes=3, prefixes=12, prefix_tokens=1000,
                  question_tokens=8, output_tokens=8, concurrency=3, warmup_requests=36, requests=90),
