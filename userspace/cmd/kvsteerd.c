@@ -43,6 +43,11 @@ static void usage(FILE *out)
 	      out);
 }
 
+static void say_warning(void *ctx, const char *text)
+{
+	fprintf(stderr, "kvsteerd: warning: %s\n", text);
+}
+
 static int check(const char *file)
 {
 	struct config_error err;
@@ -60,6 +65,7 @@ static int check(const char *file)
 	printf("%s: good: %u listener%s, %u pool%s, %u backend%s\n", file, cfg->n_listeners,
 	       cfg->n_listeners == 1 ? "" : "s", cfg->n_pools, cfg->n_pools == 1 ? "" : "s", backends,
 	       backends == 1 ? "" : "s");
+	config_warnings(cfg, say_warning, NULL);
 	config_unref(cfg);
 	return 0;
 }
@@ -75,7 +81,13 @@ int main(int argc, char **argv)
 		longopts[i] = options[i].opt;
 	while ((c = getopt_long(argc, argv, "c:hV", longopts, NULL)) != -1) {
 		switch (c) {
-		case 'c': file = optarg; break;
+		case 'c':
+			if (file) {
+				fprintf(stderr, "kvsteerd: two configurations, \"%s\" and \"%s\"; one is read\n", file, optarg);
+				return 2;
+			}
+			file = optarg;
+			break;
 		case 'k': only_check = true; break;
 		case 'r': schema_write_reference(stdout); return fflush(stdout) ? 1 : 0;
 		case 'V': puts("kvsteerd " KVSTEER_VERSION); return 0;

@@ -2,6 +2,7 @@
 /* Rules over several keys. The snapshot is still being made: it may be written
  * through its const pointers, which point into its own arena. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,12 +85,33 @@ static bool strings_have(const struct config_strings *s, const char *name)
 	return false;
 }
 
+/* The names of `s` behind what buf holds, as far as there is room. */
+static void strings_list(char *buf, size_t len, const struct config_strings *s)
+{
+	for (unsigned i = 0; i < s->n; i++) {
+		size_t n = strlen(buf), want = strlen(s->v[i]) + 2;
+
+		if (n + want + 5 > len) {
+			snprintf(buf + n, len - n, ", ...");
+			return;
+		}
+		snprintf(buf + n, len - n, "%s%s", n ? ", " : "", s->v[i]);
+	}
+}
+
 static int check_aliases(struct loader *l, const struct config_pool *p)
 {
-	for (unsigned i = 0; i < p->n_aliases; i++)
-		if (!strings_have(&p->models, p->aliases[i].model) && !strings_have(&p->adapters, p->aliases[i].model))
-			return load_fail(l, load_mark_find(l, &p->aliases[i].model),
-					 "not one of this pool's models or adapters");
+	char names[400] = "";
+
+	for (unsigned i = 0; i < p->n_aliases; i++) {
+		if (strings_have(&p->models, p->aliases[i].model) || strings_have(&p->adapters, p->aliases[i].model))
+			continue;
+		strings_list(names, sizeof(names), &p->models);
+		strings_list(names, sizeof(names), &p->adapters);
+		return load_fail(l, load_mark_find(l, &p->aliases[i].model),
+				 "not one of this pool's models or adapters%s%s", *names ? "; allowed: " : "; it has none",
+				 names);
+	}
 	if (p->adapters.n && !p->models.n)
 		return load_fail(l, load_mark_find(l, &p->adapters.v),
 				 "adapters need a base model: the first of \"models\"");
@@ -129,9 +151,6 @@ static int check_pool(struct loader *l, struct config *cfg, struct config_pool *
 			    p->weights.lora_affinity + p->weights.predicted_latency ==
 		    0)
 		return load_fail(l, load_mark_find(l, &p->policy), "needs a weight above 0");
-	/* every prediction would be nothing, and what was observed could not be compared with it */
-	if (p->profile.b_us == 0)
-		return load_fail(l, load_mark_find(l, &p->profile.b_us), "must be above 0");
 	if (p->scrape.stale_ns <= p->scrape.interval_ns) {
 		m = load_mark_find(l, &p->scrape.stale_ns);
 		if (!m)
@@ -139,7 +158,10 @@ static int check_pool(struct loader *l, struct config *cfg, struct config_pool *
 		return load_fail(l, m, "scrape.stale must be more than scrape.interval");
 	}
 	if (!load_mark_find(l, &p->is_default))
-		p->is_default = p->any_model && !*def;
+		p->is_default = (p->any_model || cfg->n_pools == 1) && !*def;
+	m = load_mark_find(l, &p->aliases);
+	p->aliases_line = m ? m->line : 0;
+	p->aliases_column = m ? m->column : 0;
 	if (p->is_default) {
 		m = load_mark_find(l, &p->is_default);
 		if (*def && m)
@@ -238,10 +260,21 @@ static int check_backend_names(struct loader *l, struct config *cfg)
 	return r;
 }
 
+static void place_address(struct loader *l, const struct config_address *a)
+{
+	const struct load_mark *m = load_mark_find(l, a);
+
+	((struct config_address *)a)->line = m ? m->line : 0;
+	((struct config_address *)a)->column = m ? m->column : 0;
+}
+
 static int check_listeners(struct loader *l, const struct config *cfg)
 {
+	place_address(l, &cfg->admin.address);
 	for (unsigned i = 0; i < cfg->n_listeners; i++) {
 		const struct config_address *a = &cfg->listeners[i].address;
+
+		place_address(l, a);
 
 		for (unsigned j = 0; j < i; j++) {
 			const struct config_address *b = &cfg->listeners[j].address;
@@ -259,6 +292,7 @@ static int check_listeners(struct loader *l, const struct config *cfg)
 int check_config(struct loader *l, struct config *cfg)
 {
 	const struct config_pool *any = NULL, *def;
+	const struct load_mark *m;
 	struct check_name *names;
 	size_t n = 0;
 	int r;
@@ -281,8 +315,8 @@ int check_config(struct loader *l, struct config *cfg)
 			def = other;
 		for (unsigned j = 0; !r && j < p->n_backends; j++) {
 			struct config_backend *b = (struct config_backend *)&p->backends[j];
-			const struct load_mark *m = load_mark_find(l, b);
 
+			m = load_mark_find(l, b);
 			if (!load_mark_find(l, &b->concurrency_threshold))
 				b->concurrency_threshold = p->concurrency_threshold;
 			b->line = m ? m->line : 0;
@@ -292,8 +326,15 @@ int check_config(struct loader *l, struct config *cfg)
 	r = r ? r : check_models(l, cfg);
 	r = r ? r : check_backend_names(l, cfg);
 	r = r ? r : check_listeners(l, cfg);
-	/* a body that is refused need not be kept */
-	if (!r && cfg->limits.body_bytes && cfg->limits.scan_bytes > cfg->limits.body_bytes)
+	m = load_mark_find(l, &cfg->log);
+	cfg->log.line = m ? m->line : 0;
+	cfg->log.column = m ? m->column : 0;
+	m = load_mark_find(l, &cfg->limits.scan_bytes);
+	if (!r && cfg->limits.body_bytes && cfg->limits.scan_bytes > cfg->limits.body_bytes) {
+		if (m)
+			return load_fail(l, m, "more than limits.body, which is %" PRIu64 " bytes", cfg->limits.body_bytes);
+		/* the default: a body that is refused need not be kept */
 		cfg->limits.scan_bytes = cfg->limits.body_bytes;
+	}
 	return r;
 }

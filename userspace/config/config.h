@@ -19,6 +19,7 @@
 #define CONFIG_MAX_BACKENDS_TOTAL 1024 /* of all pools: rows of the backend table (kvsteer/backends_abi.h) */
 #define CONFIG_MAX_NAMES 1024	/* entries of one list of names */
 #define CONFIG_MAX_FILE_BYTES (4u << 20)
+#define CONFIG_MAX_DEPTH 32	/* maps and lists inside each other; the schema needs 6 */
 
 enum config_datapath { CONFIG_DATAPATH_AUTO, CONFIG_DATAPATH_RELAY, CONFIG_DATAPATH_SPLICE };
 enum config_log_access { CONFIG_ACCESS_STDOUT, CONFIG_ACCESS_OFF, CONFIG_ACCESS_FILE };
@@ -51,6 +52,7 @@ struct config_address {
 	const char *text; /* as it stands in the file */
 	struct sockaddr_storage sa;
 	socklen_t sa_len; /* 0: none given (admin.address: off) */
+	unsigned line, column; /* in the file, for messages; 0: a default */
 };
 
 struct config_listener {
@@ -67,6 +69,7 @@ struct config_log {
 	const char *access_path; /* CONFIG_ACCESS_FILE only, else "" */
 	enum config_log_format format;
 	int level; /* enum log_level of base/log.h */
+	unsigned line, column; /* of log.access in the file; 0: a default */
 };
 
 struct config_limits {
@@ -101,7 +104,8 @@ struct config_backend {
 	uint32_t concurrency_threshold; /* own, else the pool's */
 	double extra_ms;		/* added to this backend's predicted cost */
 	struct sockaddr_storage sa;	/* filled by config_resolve(), at once where host is an address */
-	socklen_t sa_len;		/* 0: not resolved yet */
+	socklen_t sa_len;		/* 0: not resolved */
+	const char *unresolved;		/* why config_resolve() found no address; NULL: found, or not tried yet */
 	unsigned line, column;		/* in the file, for messages */
 };
 
@@ -130,6 +134,7 @@ struct config_pool {
 	struct config_strings adapters; /* served with the weights of models.v[0] */
 	const struct config_alias *aliases;
 	unsigned n_aliases;
+	unsigned aliases_line, aliases_column; /* in the file, for messages */
 	bool rewrite_model;
 	bool any_model; /* no models, adapters or aliases: takes every model name that no other pool claims */
 	bool is_default;
@@ -175,7 +180,7 @@ struct config_error {
 	unsigned line, column;
 	char key[160];	   /* "pools[0].backends[1].concurrency_threshold"; "" if none */
 	char given[80];	   /* the value found, cut; "" if none */
-	char message[320]; /* what is wrong and what is allowed */
+	char message[800]; /* what is wrong and what is allowed */
 };
 
 /* Reads, checks and completes the file `path` (`config_load_buffer`: `len` bytes
@@ -188,9 +193,19 @@ int config_load_buffer(const char *text, size_t len, const char *name, struct co
 
 /* Fills config_backend.sa of every backend whose host is a name, with getaddrinfo:
  * blocks, so call it once after loading and before the snapshot is shared. The
- * first address of the resolver's order is taken. -EHOSTUNREACH and *err for the
- * first name that can't be resolved. */
+ * first address of the resolver's order is taken. A name is tried once: where that
+ * fails, config_backend.unresolved says why, and the others are resolved all the same.
+ * 0, or -EHOSTUNREACH and *err for the first name that has no address. */
 int config_resolve(struct config *cfg, struct config_error *err);
+
+/* Calls fn with one line of text for each thing that is allowed and most likely not
+ * meant, "FILE:LINE:COLUMN: KEY: MESSAGE". Returns how many. */
+unsigned config_warnings(const struct config *cfg, void (*fn)(void *ctx, const char *text), void *ctx);
+
+/* *err for a value of the configuration that the system refuses: `key` with `given`, at
+ * line and column of the file (0: a default), and strerror(error) behind `what`. */
+void config_error_system(struct config_error *err, const struct config *cfg, const char *key, const char *given,
+			 unsigned line, unsigned column, const char *what, int error);
 
 /* One more / one less reference; the last one frees. NULL is allowed. Any thread. */
 struct config *config_ref(struct config *cfg);

@@ -71,6 +71,43 @@ unsigned load_word_distance(const char *a, const char *b)
 	return d[n][m];
 }
 
+void config_error_system(struct config_error *err, const struct config *cfg, const char *key, const char *given,
+			 unsigned line, unsigned column, const char *what, int error)
+{
+	memset(err, 0, sizeof(*err));
+	snprintf(err->file, sizeof(err->file), "%s", cfg->file);
+	err->line = line;
+	err->column = column;
+	snprintf(err->key, sizeof(err->key), "%s", key);
+	snprintf(err->given, sizeof(err->given), "%s", given);
+	snprintf(err->message, sizeof(err->message), "%s: %s", what, strerror(error));
+}
+
+unsigned config_warnings(const struct config *cfg, void (*fn)(void *ctx, const char *text), void *ctx)
+{
+	struct config_error e;
+	char text[1024];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < cfg->n_pools; i++) {
+		const struct config_pool *p = &cfg->pools[i];
+
+		if (!p->n_aliases || p->rewrite_model)
+			continue;
+		memset(&e, 0, sizeof(e));
+		snprintf(e.file, sizeof(e.file), "%s", cfg->file);
+		e.line = p->aliases_line;
+		e.column = p->aliases_column;
+		snprintf(e.key, sizeof(e.key), "pools[%u].aliases", i);
+		snprintf(e.message, sizeof(e.message),
+			 "without \"rewrite_model: true\" a request's body keeps the alias, and a backend that does "
+			 "not know \"%s\" itself answers 404", p->aliases[0].alias);
+		fn(ctx, config_error_text(&e, text, sizeof(text)));
+		n++;
+	}
+	return n;
+}
+
 const char *config_error_text(const struct config_error *err, char *buf, size_t len)
 {
 	char where[64] = "";

@@ -76,9 +76,9 @@ static void path_pop(struct loader *l, size_t old)
 static int fail_unknown(struct loader *l, const struct schema_key *map, const yaml_node_t *key)
 {
 	const char *name = node_text(key), *near = NULL;
-	unsigned best = (unsigned)strlen(name) / 3 + 2;
+	unsigned best = (unsigned)strlen(name) / 3 + 1; /* a third of it mistyped, no more: else it is another word */
 	struct load_mark m = node_mark(l, key);
-	char known[240] = "";
+	char known[640] = "";
 	size_t n = 0;
 
 	for (const struct schema_key *k = map->sub; k && k->name; k++) {
@@ -88,12 +88,21 @@ static int fail_unknown(struct loader *l, const struct schema_key *map, const ya
 			best = d;
 			near = k->name;
 		}
-		if (n < sizeof(known))
+		if (n < sizeof(known) && !(k->flags & SCHEMA_LATER))
 			n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", n ? ", " : "", k->name);
 	}
 	if (near)
 		return load_fail(l, &m, "unknown key; did you mean \"%s\"?", near);
 	return load_fail(l, &m, "unknown key; allowed: %s", known);
+}
+
+/* A list, a map or a single value where something else belongs. */
+static int fail_kind(struct loader *l, const struct schema_key *k, const yaml_node_t *node, const char *what)
+{
+	struct load_mark m = node_mark(l, node);
+	char allowed[288];
+
+	return load_fail(l, &m, "not a %s; allowed: %s", what, schema_allowed(k, allowed, sizeof(allowed)));
 }
 
 /* --- the walk --- */
@@ -114,7 +123,7 @@ static int load_scalar(struct loader *l, const struct schema_key *k, yaml_node_t
 		struct load_mark m = node_mark(l, node);
 
 		if (node->type != YAML_SCALAR_NODE)
-			return load_fail(l, &m, "not a %s", schema_type_name(k));
+			return fail_kind(l, k, node, schema_type_name(k));
 		text = node_text(node);
 		if (strlen(text) != node->data.scalar.length)
 			return load_fail(l, &m, "has a NUL byte");
@@ -140,7 +149,7 @@ static int load_list(struct loader *l, const struct schema_key *k, yaml_node_t *
 		struct load_mark m = node_mark(l, node);
 
 		if (node->type != YAML_SEQUENCE_NODE)
-			return load_fail(l, &m, "not a list");
+			return fail_kind(l, k, node, "list");
 		n = (size_t)(node->data.sequence.items.top - node->data.sequence.items.start);
 		m.given = NULL;
 		if (n < k->min || n > k->max)
@@ -234,11 +243,8 @@ static int load_aliases(struct loader *l, const struct schema_key *k, yaml_node_
 
 	if (!node)
 		return 0;
-	if (node->type != YAML_MAPPING_NODE) {
-		struct load_mark m = node_mark(l, node);
-
-		return load_fail(l, &m, "not a map");
-	}
+	if (node->type != YAML_MAPPING_NODE)
+		return fail_kind(l, k, node, "map");
 	r = load_unique_keys(l, node);
 	if (r)
 		return r;
@@ -296,10 +302,8 @@ static int load_map(struct loader *l, const struct schema_key *map, yaml_node_t 
 		return 0;
 	}
 	if (node) {
-		struct load_mark m = node_mark(l, node);
-
 		if (node->type != YAML_MAPPING_NODE)
-			return load_fail(l, &m, "not a map");
+			return fail_kind(l, map, node, "map");
 		r = load_unique_keys(l, node);
 		if (r)
 			return r;
@@ -376,6 +380,40 @@ static int load_value(struct loader *l, const struct schema_key *k, yaml_node_t 
 
 /* --- documents --- */
 
+/* libyaml's scanner looks at every open flow level for each token: a file of brackets alone would
+ * keep it busy for the square of its length. Faults of other kinds are the loader's to tell. */
+static int load_depth(struct loader *l, const char *text, size_t len)
+{
+	yaml_parser_t parser;
+	unsigned depth = 0;
+	bool more = true;
+	int r = 0;
+
+	if (!yaml_parser_initialize(&parser))
+		return -ENOMEM;
+	yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
+	while (!r && more) {
+		yaml_event_t ev;
+
+		if (!yaml_parser_parse(&parser, &ev))
+			break;
+		more = ev.type != YAML_STREAM_END_EVENT;
+		if (ev.type == YAML_SEQUENCE_START_EVENT || ev.type == YAML_MAPPING_START_EVENT)
+			depth++;
+		else if (ev.type == YAML_SEQUENCE_END_EVENT || ev.type == YAML_MAPPING_END_EVENT)
+			depth--;
+		if (depth > CONFIG_MAX_DEPTH) {
+			struct load_mark m = { .line = (unsigned)ev.start_mark.line + 1,
+					       .column = (unsigned)ev.start_mark.column + 1 };
+
+			r = load_fail(l, &m, "maps and lists inside each other deeper than %d levels", CONFIG_MAX_DEPTH);
+		}
+		yaml_event_delete(&ev);
+	}
+	yaml_parser_delete(&parser);
+	return r;
+}
+
 static int load_document(struct loader *l, yaml_parser_t *parser)
 {
 	yaml_document_t extra;
@@ -433,7 +471,9 @@ int config_load_buffer(const char *text, size_t len, const char *name, struct co
 		return -ENOMEM;
 	}
 	yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
-	r = load_document(&l, &parser);
+	r = load_depth(&l, text, len);
+	if (!r)
+		r = load_document(&l, &parser);
 	if (!r)
 		r = load_map(&l, &schema_root, yaml_document_get_root_node(&l.doc), cfg);
 	if (!r) {

@@ -81,6 +81,7 @@ bool config_path_allowed(const struct config *cfg, const char *path, size_t len)
 int config_resolve(struct config *cfg, struct config_error *err)
 {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+	int bad = 0;
 
 	for (unsigned i = 0; i < cfg->n_pools; i++)
 		for (unsigned j = 0; j < cfg->pools[i].n_backends; j++) {
@@ -89,11 +90,15 @@ int config_resolve(struct config *cfg, struct config_error *err)
 			char port[8];
 			int r;
 
-			if (b->sa_len)
+			if (b->sa_len || b->unresolved)
 				continue;
 			snprintf(port, sizeof(port), "%u", b->port);
 			r = getaddrinfo(b->host, port, &hints, &ai);
 			if (r) {
+				b->unresolved = r == EAI_SYSTEM ? strerrordesc_np(errno) : gai_strerror(r);
+				if (bad)
+					continue;
+				bad = -EHOSTUNREACH;
 				memset(err, 0, sizeof(*err));
 				snprintf(err->file, sizeof(err->file), "%s", cfg->file);
 				err->line = b->line;
@@ -101,12 +106,12 @@ int config_resolve(struct config *cfg, struct config_error *err)
 				snprintf(err->key, sizeof(err->key), "pools[%u].backends[%u].url", i, j);
 				snprintf(err->given, sizeof(err->given), "%s", b->url);
 				snprintf(err->message, sizeof(err->message), "host cannot be resolved: %s",
-					 r == EAI_SYSTEM ? strerror(errno) : gai_strerror(r));
-				return -EHOSTUNREACH;
+					 b->unresolved);
+				continue;
 			}
 			memcpy(&b->sa, ai->ai_addr, ai->ai_addrlen);
 			b->sa_len = ai->ai_addrlen;
 			freeaddrinfo(ai);
 		}
-	return 0;
+	return bad;
 }

@@ -86,7 +86,8 @@ static const struct schema_value isolations[] = {
 #define T struct config_listener
 static const struct schema_key listener_keys[] = {
 	{ "address", SCHEMA_ADDRESS, .flags = SCHEMA_REQUIRED, FIELD(address),
-	  .doc = "Where to listen: `127.0.0.1:8080`, `[::]:8080`, `*:8080`. An address, not a name." },
+	  .doc = "Where to listen: `127.0.0.1:8080`, `[::]:8080`, `*:8080` for every IPv4 address, `localhost:8080` for "
+	  "127.0.0.1. No other name. An address that another process listens on is refused." },
 	{ "tls", SCHEMA_MAP, LATER, .doc = "Certificate and key of an HTTPS listener." },
 	{ NULL },
 };
@@ -121,7 +122,7 @@ static const struct schema_key log_keys[] = {
 static const struct schema_key limit_keys[] = {
 	{ "scan", SCHEMA_SIZE, FIELD(scan_bytes), RANGE(64 * KIB, 256 * MIB), .def = "8MiB",
 	  .doc = "Request bodies up to this length are kept until the answer begins, so that the request can "
-	  "be sent again elsewhere; longer ones are forwarded as they arrive. At most `body`." },
+	  "be sent again elsewhere; longer ones are forwarded as they arrive. At most `body`. The model must be named within it where there are several pools." },
 	{ "body", SCHEMA_SIZE, .flags = SCHEMA_ZERO, FIELD(body_bytes), RANGE(1 * KIB, 1024 * GIB),
 	  .def = "64MiB",
 	  .doc = "Longest request body, else 413. 0: no limit." },
@@ -209,7 +210,7 @@ static const struct schema_key weight_keys[] = {
 static const struct schema_key profile_keys[] = {
 	{ "a_ms", SCHEMA_NUMBER, FIELD(a_ms), RANGE(0, 10000), .def = "15",
 	  .doc = "Fixed time of a step, ms." },
-	{ "b_us", SCHEMA_NUMBER, FIELD(b_us), RANGE(0, 1000000), .def = "62.5",
+	{ "b_us", SCHEMA_NUMBER, .flags = SCHEMA_ABOVE, FIELD(b_us), RANGE(0, 1000000), .def = "62.5",
 	  .doc = "Per prefill token, us." },
 	{ "c_us", SCHEMA_NUMBER, FIELD(c_us), RANGE(0, 1000000), .def = "35",
 	  .doc = "Per decoding sequence, us." },
@@ -245,7 +246,8 @@ static const struct schema_key backend_keys[] = {
 	{ "url", SCHEMA_URL, .flags = SCHEMA_REQUIRED, .offset = 0, .size = sizeof(T),
 	  .doc = "`http://HOST[:PORT][/PREFIX]`, HOST a name, an IPv4 address or an IPv6 address in brackets; "
 	  "PORT 80 by default. Names are resolved when the daemon starts and when it reloads, never by "
-	  "`--check`." },
+	  "`--check`. A backend whose name has no address gets no request; the daemon warns, goes on, and "
+	  "asks again every 10 s. A reload keeps the address of a name that can't be resolved just then." },
 	{ "name", SCHEMA_LABEL, FIELD(name), RANGE(1, 127),
 	  .doc = "In headers, logs, metrics and kvsteerctl. Unique in the file. Default: `HOST:PORT` and the "
 	  "path prefix, after `POOL/` where several pools have the same." },
@@ -273,13 +275,14 @@ static const struct schema_key pool_keys[] = {
 	  RANGE(0, CONFIG_MAX_NAMES),
 	  .doc = "LoRA adapters, served by their own name with the weights of the first of `models`." },
 	{ "aliases", SCHEMA_ALIASES, FIELD(aliases), COUNT(n_aliases), RANGE(0, CONFIG_MAX_NAMES),
-	  .doc = "Other names for models or adapters of this pool. An alias chooses the pool; the body stays "
-	  "as it is." },
+	  .doc = "Other names for models or adapters of this pool, also listed by `/v1/models`. An alias "
+	  "chooses the pool; the body stays as it is, so that without `rewrite_model` the backends must know "
+	  "the alias too, or they answer 404." },
 	{ "rewrite_model", SCHEMA_BOOL, FIELD(rewrite_model), .def = "false",
 	  .doc = "An alias in the body is replaced by the model it stands for." },
 	{ "default", SCHEMA_BOOL, FIELD(is_default),
-	  .doc = "Takes requests without a model; at most one pool. Default: `true` for a pool that takes "
-	  "every model, else `false`." },
+	  .doc = "Takes requests without a model; at most one pool. Default: `true` for the only pool and for "
+	  "one that takes every model, else `false`. Where no pool does, they are answered 404." },
 	{ "policy", SCHEMA_ENUM, FIELD(policy), .values = schema_policies, .def = "cost",
 	  .doc = "How a backend is chosen." },
 	{ "concurrency_threshold", SCHEMA_UINT, FIELD(concurrency_threshold), RANGE(1, 1024), .def = "256",

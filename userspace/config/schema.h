@@ -37,6 +37,7 @@ enum schema_flags {
 	SCHEMA_ZERO = 1 << 1,  /* 0 is allowed beside the range; the doc says what it means */
 	SCHEMA_AUTO = 1 << 2,  /* "auto" is allowed and stored as 0 */
 	SCHEMA_OFF = 1 << 3,   /* "off" is allowed and stored as empty */
+	SCHEMA_ABOVE = 1 << 5, /* above min, which is 0 */
 	SCHEMA_LATER = 1 << 4, /* known, not in this version: refused unless it has the value that switches it off */
 };
 

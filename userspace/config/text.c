@@ -58,7 +58,8 @@ const char *schema_allowed(const struct schema_key *k, char *buf, size_t len)
 		break;
 	case SCHEMA_UINT:
 	case SCHEMA_NUMBER:
-		snprintf(what, sizeof(what), "%" PRIu64 "..%" PRIu64, k->min, k->max);
+		snprintf(what, sizeof(what), k->flags & SCHEMA_ABOVE ? "above %" PRIu64 ", at most %" PRIu64 : "%" PRIu64 "..%" PRIu64,
+			 k->min, k->max);
 		break;
 	case SCHEMA_PERCENT:
 		snprintf(what, sizeof(what), "%" PRIu64 "%%..%" PRIu64 "%%", k->min, k->max);
@@ -86,7 +87,7 @@ const char *schema_allowed(const struct schema_key *k, char *buf, size_t len)
 		snprintf(what, sizeof(what), "a header's name of %" PRIu64 "..%" PRIu64 " characters", k->min, k->max);
 		break;
 	case SCHEMA_URLPATH:
-		snprintf(what, sizeof(what), "a path that begins with /, without ? or #, at most %" PRIu64 " bytes", k->max);
+		snprintf(what, sizeof(what), "a path that begins with /, without ?, # or dot segments, at most %" PRIu64 " bytes", k->max);
 		break;
 	case SCHEMA_FILE:
 		snprintf(what, sizeof(what), "an absolute file name of at most %" PRIu64 " bytes", k->max);

@@ -44,6 +44,12 @@ static int value_digits(const char *s, uint64_t *v, const char **end)
 	return 0;
 }
 
+/* A number below 0: not what is allowed, but a number. */
+static bool value_negative(const char *s)
+{
+	return *s == '-' && isdigit((unsigned char)s[1]);
+}
+
 /* [0-9]+(.[0-9]+)? without sign, exponent, hex or nan: what a person would write. */
 static int value_decimal(const char *s, double *v, const char **end)
 {
@@ -77,9 +83,13 @@ static int value_with_unit(const struct schema_key *k, const char *s, const stru
 	uint64_t whole;
 	double d;
 
+	if (value_negative(s))
+		return value_fail(k, "out of range", why, len);
 	if (value_decimal(s, &d, &end))
 		return value_fail(k, is_size ? "not a size" : "not a duration", why, len);
-	if (!strcmp(s, "0") && (k->flags & SCHEMA_ZERO)) {
+	if (!strcmp(s, "0")) { /* the one duration that needs no unit */
+		if (!(k->flags & SCHEMA_ZERO))
+			return value_fail(k, "out of range", why, len);
 		*out = 0;
 		return 0;
 	}
@@ -111,6 +121,8 @@ static int value_uint(const struct schema_key *k, const char *s, void *field, ch
 	int r;
 
 	if (!((k->flags & SCHEMA_AUTO) && !strcmp(s, "auto"))) {
+		if (value_negative(s))
+			return value_fail(k, "out of range", why, len);
 		r = value_digits(s, &v, &end);
 		if (r == -EINVAL || (!r && *end))
 			return value_fail(k, "not a whole number", why, len);
@@ -132,9 +144,11 @@ static int value_number(const struct schema_key *k, const char *s, double *field
 	const char *end;
 	double v;
 
+	if (value_negative(s))
+		return value_fail(k, "out of range", why, len);
 	if (value_decimal(s, &v, &end) || strcmp(end, percent ? "%" : ""))
 		return value_fail(k, percent ? "not a percentage such as 5%" : "not a number", why, len);
-	if (v < (double)k->min || v > (double)k->max)
+	if (v < (double)k->min || v > (double)k->max || (v == 0 && (k->flags & SCHEMA_ABOVE)))
 		return value_fail(k, "out of range", why, len);
 	*field = percent ? v / 100 : v;
 	return 0;
@@ -163,6 +177,18 @@ static bool value_char_ok(const struct schema_key *k, unsigned char c)
 	}
 }
 
+/* Requests' paths come without dot segments (RFC 3986 section 5.2.4): one here would never be met. */
+static bool value_dot_segments(const char *s)
+{
+	for (; (s = strchr(s, '/')); s++) {
+		size_t n = strcspn(s + 1, "/");
+
+		if ((n == 1 && s[1] == '.') || (n == 2 && s[1] == '.' && s[2] == '.'))
+			return true;
+	}
+	return false;
+}
+
 static int value_string(const struct schema_key *k, const char *s, const char **field, struct arena *a, char *why,
 			size_t len)
 {
@@ -175,6 +201,8 @@ static int value_string(const struct schema_key *k, const char *s, const char **
 		return value_fail(k, n ? "too long or too short" : "empty", why, len);
 	else if ((k->type == SCHEMA_FILE || k->type == SCHEMA_URLPATH) && *s != '/')
 		return value_fail(k, "not absolute", why, len);
+	else if (k->type == SCHEMA_URLPATH && value_dot_segments(s))
+		return value_fail(k, "has . or .. for a segment", why, len);
 	copy = arena_strndup(a, s, n);
 	if (!copy)
 		return -ENOMEM;

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <stdbool.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -41,7 +42,28 @@ static const struct {
 	{ "workers:\n" ONE, "t:1:9: workers: no value; allowed: 1..64, or auto" },
 	{ "pools:\n", "t:1:7: pools: no value; allowed: a list of 1..256" },
 	{ "workers: [2]\n" ONE, "t:1:10: workers: \"a list\": not a whole number" },
-	{ "limits: 3\n" ONE, "t:1:9: limits: \"3\": not a map" },
+	{ "limits: 3\n" ONE, "t:1:9: limits: \"3\": not a map; allowed: a map" },
+	{ "listeners: 8080\n" ONE, "t:1:12: listeners: \"8080\": not a list; allowed: a list of 1..64" },
+	{ "pools:\n  - {models: m, backends: [http://h]}\n", "t:2:14: pools[0].models: \"m\": not a list; allowed: a list of 0..1024" },
+	{ "pools:\n  - {aliases: m, backends: [http://h]}\n", "t:2:15: pools[0].aliases: \"m\": not a map; allowed: a map of names to models" },
+	{ "workers: [2]\n" ONE, "t:1:10: workers: \"a list\": not a whole number; allowed: 1..64, or auto" },
+	/* a word that is none of ours is not taken for one that it hardly resembles; what there is, is listed whole */
+	{ "logs2: 1\n" ONE, "t:1:1: logs2: \"logs2\": unknown key; allowed: listeners, admin, datapath, workers, log," },
+	{ "pools:\n  - {burst: 1, backends: [http://h]}\n",
+	  "t:2:6: pools[0].burst: \"burst\": unknown key; allowed: name, models, adapters, aliases, rewrite_model, default, policy, "
+	  "concurrency_threshold, prefix_length, session, weights, queue, scrape, profile, kv_tokens, adapter_load, on_abort, backends" },
+	/* numbers below 0 are numbers; 0 is a duration */
+	{ "workers: -1\n" ONE, "t:1:10: workers: \"-1\": out of range; allowed: 1..64, or auto" },
+	{ "limits: {body: -1}\n" ONE, "t:1:16: limits.body: \"-1\": out of range; allowed: 1KiB..1024GiB, or 0" },
+	{ "timeouts: {connect: -2s}\n" ONE, "t:1:21: timeouts.connect: \"-2s\": out of range" },
+	{ "pools:\n  - {weights: {queue: -.5}, backends: [http://h]}\n", "t:2:23: pools[0].weights.queue: \"-.5\": not a number" },
+	{ "pools:\n  - {weights: {queue: -0.5}, backends: [http://h]}\n", "t:2:23: pools[0].weights.queue: \"-0.5\": out of range; allowed: 0..1000" },
+	{ "pools:\n  - {queue: {timeout: 0}, backends: [http://h]}\n", "t:2:23: pools[0].queue.timeout: \"0\": out of range; allowed: 1ms..1h" },
+	{ "pools:\n  - {profile: {b_us: 0}, backends: [http://h]}\n", "t:2:22: pools[0].profile.b_us: \"0\": out of range; allowed: above 0, at most 1000000" },
+	{ "limits: {scan: 8MiB, body: 1MiB}\n" ONE, "t:1:16: limits.scan: \"8MiB\": more than limits.body, which is 1048576 bytes" },
+	{ "allow_paths: [/a/../b]\n" ONE, "t:1:15: allow_paths[0]: \"/a/../b\": has . or .. for a segment; allowed: a path" },
+	{ "allow_paths: [/a/.]\n" ONE, "t:1:15: allow_paths[0]: \"/a/.\": has . or .. for a segment" },
+	{ "listeners: ['gateway:80']\n" ONE, "t:1:13: listeners[0]: \"gateway:80\": not an address (a name is not enough to listen on)" },
 	/* positions */
 	{ "pools:\n  - name: a\n    backends:\n      - url: http://h\n        concurrency_threshold: 5000\n",
 	  "t:5:32: pools[0].backends[0].concurrency_threshold: \"5000\": out of range; allowed: 1..1024" },
@@ -62,7 +84,11 @@ static const struct {
 	{ "pools:\n  - {name: a, models: [x], default: true, backends: [http://h]}\n  - {name: b, models: [y], default: true, backends: [http://i]}\n",
 	  "t:3:37: pools[1].default: \"true\": pool \"a\" is the default already" },
 	{ "pools:\n  - models: [x]\n    aliases: {y: z}\n    backends: [http://h]\n",
-	  "t:3:18: pools[0].aliases.y: \"z\": not one of this pool's models or adapters" },
+	  "t:3:18: pools[0].aliases.y: \"z\": not one of this pool's models or adapters; allowed: x" },
+	{ "pools:\n  - models: [x, x2]\n    adapters: [a]\n    aliases: {y: z}\n    backends: [http://h]\n",
+	  "t:4:18: pools[0].aliases.y: \"z\": not one of this pool's models or adapters; allowed: x, x2, a" },
+	{ "pools:\n  - aliases: {y: z}\n    backends: [http://h]\n",
+	  "t:2:18: pools[0].aliases.y: \"z\": not one of this pool's models or adapters; it has none" },
 	{ "pools:\n  - adapters: [x]\n    backends: [http://h]\n", "t:2:15: pools[0].adapters: \"a list\": adapters need a base model" },
 	{ "pools:\n  - prefix_length: 4096\n    policy: round-robin\n    backends: [http://h]\n",
 	  "t:2:20: pools[0].prefix_length: \"4096\": only with policy: prefix_aware; this pool's policy is round_robin" },
@@ -462,6 +488,78 @@ static void test_most_backends(void **state)
 	free(yaml);
 }
 
+/* A file of brackets alone took 20 s to refuse: the square of its length. */
+static void test_depth_is_bounded(void **state)
+{
+	const size_t n = 100000;
+	char *yaml = malloc(n + 1), text[1024];
+	struct timespec t0, t1;
+
+	memset(yaml, '[', n);
+	yaml[n] = 0;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t0);
+	load_bad(yaml, text, sizeof(text));
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t1);
+	assert_string_equal(text, "t:1:33: maps and lists inside each other deeper than 32 levels");
+	assert_true(t1.tv_sec - t0.tv_sec < 2);
+	free(yaml);
+}
+
+static void keep_text(void *ctx, const char *text)
+{
+	snprintf(ctx, 1024, "%s", text);
+}
+
+/* Aliases that stay in the body are allowed, and most often not what was meant. */
+static void test_alias_without_rewrite_warns(void **state)
+{
+	struct config *cfg = load_good("pools:\n  - models: [x]\n    aliases: {gpt-4o: x}\n    backends: [http://h]\n");
+	char text[1024] = "";
+
+	assert_int_equal(config_warnings(cfg, keep_text, text), 1);
+	assert_ptr_equal(strstr(text, "t:3:14: pools[0].aliases: without \"rewrite_model: true\""), text);
+	assert_non_null(strstr(text, "\"gpt-4o\""));
+	config_unref(cfg);
+	cfg = load_good("pools:\n  - models: [x]\n    aliases: {gpt-4o: x}\n    rewrite_model: true\n    backends: [http://h]\n");
+	assert_int_equal(config_warnings(cfg, keep_text, text), 0);
+	config_unref(cfg);
+}
+
+/* The only pool takes requests without a model, and says so; `default: false` is obeyed. */
+static void test_only_pool_is_the_default(void **state)
+{
+	struct config *cfg = load_good("pools:\n  - {models: [x], backends: [http://h]}\n");
+
+	assert_true(cfg->pools[0].is_default);
+	config_unref(cfg);
+	cfg = load_good("pools:\n  - {models: [x], default: false, backends: [http://h]}\n");
+	assert_false(cfg->pools[0].is_default);
+	config_unref(cfg);
+	cfg = load_good("pools:\n  - {name: a, models: [x], backends: [http://h]}\n  - {name: b, models: [y], backends: [http://i]}\n");
+	assert_false(cfg->pools[0].is_default || cfg->pools[1].is_default);
+	config_unref(cfg);
+}
+
+/* Where a refused address or file stands: the start names line and key. */
+static void test_places_of_what_the_system_may_refuse(void **state)
+{
+	struct config *cfg = load_good("log: {access: /x/y}\nadmin:\n  address: 127.0.0.1:9\nlisteners: [127.0.0.1:8]\n" ONE);
+	struct config_error e;
+	char text[1024];
+
+	assert_int_equal(cfg->listeners[0].address.line, 4);
+	assert_int_equal(cfg->listeners[0].address.column, 13);
+	assert_int_equal(cfg->admin.address.line, 3);
+	assert_int_equal(cfg->log.line, 1);
+	config_error_system(&e, cfg, "log.access", cfg->log.access_path, cfg->log.line, cfg->log.column, "cannot be opened", EACCES);
+	assert_string_equal(config_error_text(&e, text, sizeof(text)),
+			    "t:1:15: log.access: \"/x/y\": cannot be opened: Permission denied");
+	config_unref(cfg);
+	cfg = load_good(ONE);
+	assert_int_equal(cfg->listeners[0].address.line, 0);
+	config_unref(cfg);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -479,6 +577,10 @@ int main(void)
 		cmocka_unit_test(test_anchors),
 		cmocka_unit_test(test_every_truncation),
 		cmocka_unit_test(test_most_backends),
+		cmocka_unit_test(test_depth_is_bounded),
+		cmocka_unit_test(test_alias_without_rewrite_warns),
+		cmocka_unit_test(test_only_pool_is_the_default),
+		cmocka_unit_test(test_places_of_what_the_system_may_refuse),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

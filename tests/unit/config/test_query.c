@@ -92,11 +92,16 @@ static void test_resolve(void **state)
 	config_unref(cfg);
 
 	/* RFC 6761 section 6.4: .invalid never resolves */
-	cfg = load_good("pools:\n  - backends: [http://127.0.0.1:1, 'http://no-such-host.invalid:9002']\n");
+	cfg = load_good("pools:\n  - backends: [http://127.0.0.1:1, 'http://no-such-host.invalid:9002', 'http://localhost:9003']\n");
 	assert_int_equal(config_resolve(cfg, &err), -EHOSTUNREACH);
 	config_error_text(&err, text, sizeof(text));
 	if (strncmp(text, "t:2:36: pools[0].backends[1].url: \"http://no-such-host.invalid:9002\": host cannot be resolved: ", 95))
 		fail_msg("%s", text);
+	/* one name in vain is no reason to leave the others */
+	assert_non_null(cfg->pools[0].backends[1].unresolved);
+	assert_null(cfg->pools[0].backends[2].unresolved);
+	assert_true(cfg->pools[0].backends[2].sa_len > 0);
+	assert_int_equal(config_resolve(cfg, &err), 0); /* tried once */
 	config_unref(cfg);
 }
 
