@@ -211,7 +211,11 @@ bool http_token_ok(const char *s, size_t len)
 
 bool http_text_ok(const char *s, size_t len)
 {
-	for (size_t i = 0; i < len; i++)
+	size_t i = 0;
+
+	while (i + 8 <= len && http_text8(s + i))
+		i += 8;
+	for (; i < len; i++)
 		if (!(http_char_class[(uint8_t)s[i]] & HTTP_CH_TEXT))
 			return false;
 	return true;

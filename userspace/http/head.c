@@ -86,6 +86,8 @@ enum head_scan head_scan(struct http_head *h, const char *buf, size_t len, struc
 	size_t stop = line_end < head_end ? line_end : head_end;
 	size_t i = h->scanned;
 
+	while (i + 8 <= stop && http_text8(buf + i))
+		i += 8;
 	while (i < stop && (http_char_class[(uint8_t)buf[i]] & HTTP_CH_TEXT))
 		i++;
 	if (i < head_end) {
@@ -141,7 +143,9 @@ enum head_field head_add_field(struct http_head *h, const char *buf, struct http
 	h->tok_seen = 0;
 	h->tok_name = (struct http_slice){ line.off, 0 };
 	h->tok_value = (struct http_slice){ (uint32_t)(value - buf), 0 };
-	if (!head_tok(h, buf, s, (size_t)(end - s)) || !head_tok(h, buf, "\r\n", 2))
+	/* In one go where nothing was removed: the line's CRLF follows. */
+	if (end == s + line.len ? !head_tok(h, buf, s, line.len + 2) :
+				  !head_tok(h, buf, s, (size_t)(end - s)) || !head_tok(h, buf, "\r\n", 2))
 		return HEAD_F_TOKENIZER;
 	/* Two parsers that see different fields are how requests are smuggled. */
 	if (h->tok_name.off != line.off || h->tok_name.len != name_len ||

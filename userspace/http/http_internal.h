@@ -2,6 +2,8 @@
 /* Shared by the parsers of this room only. */
 #ifndef KVSTEER_HTTP_INTERNAL_H
 #define KVSTEER_HTTP_INTERNAL_H
+#include <string.h>
+
 #include "http/http1.h"
 
 #define HTTP_METHOD_BYTES_MAX 24
@@ -80,6 +82,17 @@ enum http_method http_method_lookup(const char *s, size_t len);
 #define HTTP_CH_TOKEN 1 /* tchar */
 #define HTTP_CH_TEXT 2  /* HT, SP, VCHAR, obs-text: what a value may hold */
 extern const uint8_t http_char_class[256];
+/* True if all eight bytes at s are HTTP_CH_TEXT and none is HT, which the caller then looks at by the table. */
+static inline bool http_text8(const char *s)
+{
+	const uint64_t ones = 0x0101010101010101ull, highs = 0x8080808080808080ull;
+	uint64_t v, ctl, del;
+
+	memcpy(&v, s, sizeof(v));
+	ctl = v & ones * 0xe0; /* zero where the byte is below 0x20 */
+	del = v ^ ones * 0x7f;
+	return !(((ctl - ones) & ~ctl & highs) | ((del - ones) & ~del & highs));
+}
 bool http_token_ok(const char *s, size_t len); /* 1*tchar */
 bool http_text_ok(const char *s, size_t len);  /* a value that can't split a message (RFC 9110 5.5) */
 /* Next element of a comma-separated list, whitespace trimmed (may be empty). */

@@ -51,7 +51,7 @@ static inline size_t put_unit(uint8_t *out, uint32_t c)
 }
 
 /* One escape of p[0..n), p[0] a backslash. Returns its length, 0 if it is not one for this file. */
-static inline size_t unescape(const uint8_t *p, size_t n, uint8_t *out, size_t *len)
+__attribute__((always_inline)) static inline size_t unescape(const uint8_t *p, size_t n, uint8_t *out, size_t *len)
 {
 	int32_t u;
 

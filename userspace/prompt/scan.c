@@ -346,12 +346,17 @@ void prompt_scan_free(struct prompt_scan *s)
 void prompt_scan_begin(struct prompt_scan *s, enum prompt_family family, const struct prompt_limits *limits)
 {
 	struct block_list sec[SEC_MAX], msg = s->msg;
-	size_t keep = offsetof(struct prompt_scan, media);
+	const size_t keep = offsetof(struct prompt_scan, media), on = offsetof(struct prompt_scan, part_bag) + sizeof(s->part_bag);
 	int i;
 
 	memcpy(sec, s->sec, sizeof(sec));
 	memset(s, 0, keep);
-	memset((char *)s + offsetof(struct prompt_scan, salt), 0, sizeof(*s) - offsetof(struct prompt_scan, salt));
+	memset((char *)s + on, 0, sizeof(*s) - on);
+	bag_reset(&s->salt);
+	bag_reset(&s->tmpl);
+	bag_reset(&s->trailer);
+	bag_reset(&s->msg_bag);
+	bag_reset(&s->part_bag);
 	s->family = family;
 	s->lim.max_blocks = limits && limits->max_blocks ? limits->max_blocks : DEFAULT_MAX_BLOCKS;
 	s->lim.max_cuts = limits && limits->max_cuts ? limits->max_cuts : DEFAULT_MAX_CUTS;

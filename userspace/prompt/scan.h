@@ -81,15 +81,16 @@ struct prompt_scan {
 
 	struct sink main;       /* blocks of the chain */
 	struct sink dig;        /* digests */
-	struct media media;
 
-	struct bag salt, tmpl, trailer;
+	/* large, and not cleared between requests: media_begin() and bag_reset() are enough */
+	struct media media;
+	struct bag salt, tmpl, trailer, msg_bag, part_bag;
+
 	struct block_list sec[SEC_MAX];
 	bool present[SEC_MAX];
 	uint8_t prompt_rank;    /* which of several prompt fields won */
 
 	/* messages */
-	struct bag msg_bag;
 	struct block_list msg;
 	struct msg_range field[MSG_FIELDS];
 	bool msg_open;
@@ -100,7 +101,6 @@ struct prompt_scan {
 	uint8_t fold_flags;
 
 	/* parts of a content */
-	struct bag part_bag;
 	uint32_t nparts;
 	bool part_text, part_has_media;
 	bool in_system;
