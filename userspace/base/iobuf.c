@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 #include "base/iobuf.h"
 
-#define IOBUF_MIN 4096u
+#define IOBUF_MIN 512u
 
 int iobuf_reserve(struct iobuf *b, uint32_t n, uint32_t max)
 {

@@ -11,6 +11,8 @@
 #include "signals/refusal.h"
 
 #define HEAD_SLACK 1024
+#define HEAD_USUAL 2048 /* nearly every head fits */
+#define WHOLE_BYTES (16u << 10)
 #define INTERIMS_MAX 8 /* 1xx answers to one request */
 
 /* ---- the first events of a stream ---- */
@@ -75,21 +77,6 @@ static void observe(struct flow *f, const uint8_t *p, uint32_t n)
 
 /* ---- the head ---- */
 
-static int reason_text(const struct exchange *x, char *buf, size_t cap)
-{
-	const struct route_plan *p = &x->plan;
-	int n = snprintf(buf, cap, "policy=%s match=%u of=%u wait_ms=%.1f ttft_ms=%.1f", config_policy_name(x->pool->cfg->policy),
-			 p->match_tokens, p->prompt_tokens, p->wait_ms, p->ttft_ms);
-
-	if (x->queued_ns)
-		n += snprintf(buf + n, cap - (size_t)n, " queued_ms=%.1f", (double)x->queued_ns * 1e-6);
-	if (p->overflow)
-		n += snprintf(buf + n, cap - (size_t)n, " overflow=1");
-	if (x->tries > 1)
-		n += snprintf(buf + n, cap - (size_t)n, " retry=1");
-	return n;
-}
-
 static enum flow_form form_of(const struct http_resp *r, const struct http_resp_out *o)
 {
 	if (r->body == HTTP_BODY_UNTIL_CLOSE && o->body == HTTP_BODY_CHUNKED)
@@ -104,18 +91,17 @@ static int write_head(struct exchange *x, const char *buf)
 {
 	struct client *c = x->c;
 	const struct http_resp *r = &x->answer->resp;
-	char reason[256], date[HTTP_DATE_MAX];
+	char reason[256], text[HEAD_USUAL];
 	struct http_extra extra[3] = { { "x-request-id", x->id, strlen(x->id) } };
-	struct http_resp_out o = { .extra = extra, .nextra = 1, .date = date };
+	struct http_resp_out o = { .extra = extra, .nextra = 1, .date = worker_date(x->w) };
 	struct iobuf out = x->flow.out;
 	uint64_t sent = x->flow.sent_bytes;
 	uint32_t want = r->head_bytes + HEAD_SLACK;
 	ssize_t n;
 
-	http_format_date(date, (int64_t)(clock_wall_ns() / NSEC_PER_SEC));
 	if (x->fleet->cfg->response_headers) {
 		extra[o.nextra++] = (struct http_extra){ "x-kvsteer-backend", x->backend->cfg->name, strlen(x->backend->cfg->name) };
-		extra[o.nextra++] = (struct http_extra){ "x-kvsteer-reason", reason, (size_t)reason_text(x, reason, sizeof(reason)) };
+		extra[o.nextra++] = (struct http_extra){ "x-kvsteer-reason", reason, exchange_explain(x, reason, sizeof(reason)) };
 	}
 	if (!c) {
 		flow_init(&x->flow, &x->u->conn, NULL, r->body, r->content_length, FLOW_DISCARD, UINT32_MAX);
@@ -131,17 +117,27 @@ static int write_head(struct exchange *x, const char *buf)
 		  (uint32_t)x->fleet->cfg->limits.client_buffer_bytes);
 	x->flow.out = out; /* an interim answer may still wait there */
 	x->flow.sent_bytes = sent;
-	for (;; want *= 2) {
+	/* By way of the stack: what is kept is then as large as the head. */
+	n = http_write_response(text, sizeof(text), r, buf, &o);
+	if (n > 0)
+		return iobuf_append(&x->flow.out, text, (uint32_t)n, 1u << 20);
+	for (; n == -ENOBUFS; want *= 2) {
 		if (iobuf_reserve(&x->flow.out, want, 1u << 20))
 			return -ENOMEM;
 		n = http_write_response((char *)iobuf_tail(&x->flow.out), iobuf_room(&x->flow.out), r, buf, &o);
-		if (n != -ENOBUFS)
-			break;
 	}
 	if (n < 0)
 		return (int)n;
 	iobuf_produced(&x->flow.out, (uint32_t)n);
 	return 0;
+}
+
+/* The head's read has brought the whole answer, and a small one. */
+static bool all_here(const struct http_resp *r, uint32_t len)
+{
+	uint32_t body = len - r->head_bytes;
+
+	return r->body == HTTP_BODY_LENGTH && r->content_length <= body && body <= WHOLE_BYTES;
 }
 
 static void head_done(struct exchange *x, const uint8_t *buf, uint32_t len)
@@ -179,6 +175,7 @@ static void head_done(struct exchange *x, const uint8_t *buf, uint32_t len)
 		exchange_deadline(x, w->now_ns + x->fleet->cfg->timeouts.head_hold_ns);
 	} else {
 		x->flow.observe = r->event_stream ? observe : NULL;
+		x->flow.hold = x->c && all_here(r, len); /* goes out at the end of the turn: see answer_ended() */
 		exchange_progress(x);
 	}
 	exchange_flowed(x, flow_feed(&x->flow, buf + r->head_bytes, len - r->head_bytes));

@@ -132,8 +132,6 @@ static uint64_t keep_ns(const struct exchange *x)
 static void answer_ended(struct exchange *x)
 {
 	struct worker *w = x->w;
-	bool whole = !x->begun; /* nothing of it has gone out yet */
-	uint64_t t0 = w->now_ns;
 
 	if (x->hold_error && refused_elsewhere(x))
 		return;
@@ -148,9 +146,12 @@ static void answer_ended(struct exchange *x)
 		x->c->state = CLIENT_ANSWER;
 		client_deadline(x->c, 0);
 	}
-	exchange_drain(x);
-	if (whole)
-		hist_observe(&w->stats->added_response, &hist_bounds_added, clock_now_ns() - t0);
+	if (x->begun || !x->c) {
+		exchange_drain(x);
+		return;
+	}
+	x->phase = EXCHANGE_DRAINING;
+	worker_send_soon(w, x);
 }
 
 /* The backend ended inside its answer. */

@@ -16,6 +16,10 @@ static struct body_chunk *chunk_new(struct body_pool *pool, uint64_t want)
 		c = pool->spare;
 		pool->spare = c->next;
 		pool->n_spare--;
+	} else if (cap == BODY_SMALL_BYTES && pool->spare_small) {
+		c = pool->spare_small;
+		pool->spare_small = c->next;
+		pool->n_spare_small--;
 	} else {
 		c = malloc(sizeof(*c) + cap);
 		if (!c)
@@ -35,6 +39,10 @@ static void chunk_put(struct body_pool *pool, struct body_chunk *c)
 		c->next = pool->spare;
 		pool->spare = c;
 		pool->n_spare++;
+	} else if (c->cap == BODY_SMALL_BYTES && pool->n_spare_small < BODY_SMALLS_SPARE) {
+		c->next = pool->spare_small;
+		pool->spare_small = c;
+		pool->n_spare_small++;
 	} else {
 		free(c);
 	}
@@ -191,13 +199,19 @@ void body_free(struct body *b, struct body_pool *pool)
 	memset(b, 0, sizeof(*b));
 }
 
+static void chunks_free(struct body_chunk *c)
+{
+	while (c) {
+		struct body_chunk *next = c->next;
+
+		free(c);
+		c = next;
+	}
+}
+
 void body_pool_free(struct body_pool *pool)
 {
-	while (pool->spare) {
-		struct body_chunk *c = pool->spare;
-
-		pool->spare = c->next;
-		free(c);
-	}
-	pool->n_spare = 0;
+	chunks_free(pool->spare);
+	chunks_free(pool->spare_small);
+	memset(pool, 0, sizeof(*pool));
 }

@@ -9,6 +9,7 @@
 
 #define BODY_CHUNK_BYTES (64u << 10)
 #define BODY_CHUNKS_SPARE 64 /* kept per worker: 4 MiB */
+#define BODY_SMALLS_SPARE 64 /* the same of small ones: 256 KiB */
 
 struct body_chunk {
 	struct body_chunk *next;
@@ -18,8 +19,8 @@ struct body_chunk {
 
 /* Spare chunks of one worker. */
 struct body_pool {
-	struct body_chunk *spare;
-	uint32_t n_spare;
+	struct body_chunk *spare, *spare_small;
+	uint32_t n_spare, n_spare_small;
 	uint64_t bytes; /* held by all chunks in use */
 };
 

@@ -163,7 +163,6 @@ static bool client_parse_one(struct client *c)
 {
 	struct worker *w = c->w;
 	struct exchange *x = c->x;
-	struct iobuf rest = { 0 };
 	enum http_result r;
 
 	if (!x) {
@@ -187,15 +186,11 @@ static bool client_parse_one(struct client *c)
 		return false;
 	}
 	/* The head's bytes go to the exchange, what follows them stays here. */
-	if (c->in.len > x->parse->req.head_bytes &&
-	    iobuf_append(&rest, iobuf_head(&c->in) + x->parse->req.head_bytes, c->in.len - x->parse->req.head_bytes,
-			 UINT32_MAX)) {
+	if (iobuf_append(&x->head, iobuf_head(&c->in), x->parse->req.head_bytes, UINT32_MAX)) {
 		client_gone(c);
 		return false;
 	}
-	x->head = c->in;
-	x->head.len = x->parse->req.head_bytes;
-	c->in = rest;
+	iobuf_consume(&c->in, x->parse->req.head_bytes);
 	http_body_init(&x->decode, x->parse->req.body, x->parse->req.content_length, w->fleet->cfg->limits.body_bytes);
 	x->body_complete = http_body_ended(&x->decode);
 	c->state = x->body_complete ? CLIENT_ANSWER : CLIENT_BODY;
@@ -222,23 +217,15 @@ static void client_read_head(struct client *c)
 {
 	struct worker *w = c->w;
 	uint32_t max = (uint32_t)w->fleet->cfg->limits.head_bytes + READ_BYTES;
-	ssize_t n;
+	ssize_t n = conn_recv(&c->conn, w->scratch, READ_BYTES);
 
-	if (iobuf_reserve(&c->in, READ_BYTES, max + READ_BYTES)) {
+	if (n == -EAGAIN)
+		return;
+	/* a copy as large as what came: cheaper than 16 KiB for each head, and less to hold for a slow one */
+	if (n <= 0 || iobuf_append(&c->in, w->scratch, (uint32_t)n, max + READ_BYTES)) {
 		client_gone(c);
 		return;
 	}
-	n = conn_recv(&c->conn, iobuf_tail(&c->in), iobuf_room(&c->in));
-	if (n == -EAGAIN) {
-		if (!c->in.len)
-			iobuf_free(&c->in);
-		return;
-	}
-	if (n <= 0) {
-		client_gone(c);
-		return;
-	}
-	iobuf_produced(&c->in, (uint32_t)n);
 	client_parse_head(c);
 }
 

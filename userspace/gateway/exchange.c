@@ -13,11 +13,24 @@
 
 static void exchange_timer(struct timer *t, uint64_t now_ns);
 
+static char *put_hex(char *to, uint64_t v, unsigned digits)
+{
+	while (digits--)
+		*to++ = "0123456789abcdef"[v >> 4 * digits & 15];
+	return to;
+}
+
+/* start-worker-number */
 static void make_id(struct exchange *x)
 {
 	struct worker *w = x->w;
+	char *p = put_hex(x->id, w->gw->id_seed, 8);
 
-	snprintf(x->id, sizeof(x->id), "%08x-%02x-%010llx", w->gw->id_seed, w->id, (unsigned long long)++w->request_seq);
+	*p++ = '-';
+	p = put_hex(p, w->id, 2);
+	*p++ = '-';
+	p = put_hex(p, ++w->request_seq, 10);
+	*p = 0;
 }
 
 struct exchange *exchange_new(struct client *c)
@@ -34,7 +47,7 @@ struct exchange *exchange_new(struct client *c)
 	hl.body_bytes = limits->body_bytes;
 	if (hl.line_bytes > hl.head_bytes)
 		hl.line_bytes = hl.head_bytes;
-	x->parse = malloc(sizeof(*x->parse) + hl.headers * sizeof(struct http_field));
+	x->parse = worker_parse_get(w, sizeof(*x->parse) + hl.headers * sizeof(struct http_field));
 	if (!x->parse) {
 		free(x);
 		return NULL;
@@ -42,6 +55,7 @@ struct exchange *exchange_new(struct client *c)
 	http_req_init(&x->parse->req, &hl, x->parse->fields, hl.headers);
 	x->w = w;
 	x->c = c;
+	list_init(&x->due);
 	x->timer.fn = exchange_timer;
 	x->begin_ns = w->now_ns;
 	x->ticket.node = ROUTE_NO_NODE;
@@ -367,7 +381,7 @@ void exchange_commit_answer(struct exchange *x)
 	body_free(&x->body, &x->w->bodies);
 	iobuf_free(&x->head);
 	iobuf_free(&x->out_head);
-	free(x->parse);
+	worker_parse_put(x->w, x->parse);
 	x->parse = NULL;
 	worker_scan_put(x->w, x->scan);
 	x->scan = NULL;
@@ -446,11 +460,12 @@ void exchange_finish(struct exchange *x)
 	x->phase = EXCHANGE_DONE;
 	x->c = NULL;
 	timer_cancel(&x->w->timers, &x->timer);
+	list_del(&x->due);
 	exchange_flow_over(x);
 	exchange_commit_answer(x);
 	prompt_key_free(&x->key);
 	flow_free(&x->flow);
-	free(x->answer);
+	worker_parse_put(x->w, x->answer);
 	free(x->sse);
 	free(x->log_path);
 	free(x->model);

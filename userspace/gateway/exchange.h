@@ -28,12 +28,15 @@ enum exchange_phase {
 	EXCHANGE_DONE,
 };
 
-/* A head's parser and its field slots: needed for a part of a request's life only. */
+/* A head's parser and its field slots: needed for a part of a request's life only. From
+ * worker_parse_get(). */
 struct request_parse {
+	struct parse_block block; /* first */
 	struct http_req req;
 	struct http_field fields[];
 };
 struct response_parse {
+	struct parse_block block; /* first */
 	struct http_resp resp;
 	struct http_field fields[];
 };
@@ -82,6 +85,7 @@ struct exchange {
 	bool fresh_retry;              /* a reused connection died: once more on a fresh one */
 
 	/* sending */
+	struct list due;               /* of worker.due */
 	struct iobuf out_head;         /* request head for the backend, then chunk headers */
 	bool chunk_out;                /* the body goes out in our own chunks */
 	bool chunk_open, chunk_last;
@@ -183,10 +187,16 @@ void exchange_connect(struct exchange *x, bool fresh);
 void exchange_upstream_connected(struct exchange *x, int err);
 /* Sends as much as the socket takes. */
 void exchange_send(struct exchange *x);
+/* What worker_send_soon() has put off: the request to its backend, or a whole answer to the client. */
+void exchange_due(struct exchange *x);
 
 /* ---- answer.c ---- */
 void exchange_upstream_readable(struct exchange *x);
 void exchange_upstream_lost(struct exchange *x);
+
+/* ---- explain.c ---- */
+/* The value of x-kvsteer-reason into buf, cut at cap; returns its length. */
+size_t exchange_explain(const struct exchange *x, char *buf, size_t cap);
 
 /* ---- answer_body.c ---- */
 /* Reads what has come of the body, as far as the client keeps up. */

@@ -8,11 +8,6 @@
 
 #define ERROR_BYTES_MAX 4096
 
-static void format_date(char out[HTTP_DATE_MAX])
-{
-	http_format_date(out, (int64_t)(clock_wall_ns() / NSEC_PER_SEC));
-}
-
 /* True if bytes of an answer may have reached the client. */
 static bool answer_begun(const struct exchange *x)
 {
@@ -22,7 +17,6 @@ static bool answer_begun(const struct exchange *x)
 void exchange_fail(struct exchange *x, enum reason reason, const char *message)
 {
 	struct client *c = x->c;
-	char date[HTTP_DATE_MAX];
 	struct http_error_out e = { 0 };
 	ssize_t n;
 
@@ -42,7 +36,6 @@ void exchange_fail(struct exchange *x, enum reason reason, const char *message)
 		c->close_after = true;
 	c->state = CLIENT_ANSWER;
 	client_deadline(c, 0);
-	format_date(date);
 	x->status = reason_status(reason);
 	e.status = (uint16_t)x->status;
 	e.code = reason_name(reason);
@@ -52,12 +45,14 @@ void exchange_fail(struct exchange *x, enum reason reason, const char *message)
 	e.close = c->close_after || x->w->draining;
 	e.http10 = x->http10;
 	e.head_only = x->head_only;
-	e.date = date;
+	e.date = worker_date(x->w);
 	if (reason == REASON_MODEL_NOT_FOUND)
 		e.param = "model";
 	if (reason == REASON_QUEUE_FULL || reason == REASON_QUEUE_TIMEOUT) {
+		uint64_t max_s = (x->pool->cfg->queue_timeout_ns + NSEC_PER_SEC - 1) / NSEC_PER_SEC;
+
 		pthread_mutex_lock(&x->pool->state->queue_lock);
-		e.retry_after_s = queue_retry_after_s(&x->pool->state->queue, x->w->now_ns);
+		e.retry_after_s = queue_retry_after_s(&x->pool->state->queue, x->w->now_ns, (unsigned)max_s);
 		pthread_mutex_unlock(&x->pool->state->queue_lock);
 	} else if (reason == REASON_OVERLOADED || reason == REASON_DRAINING || reason == REASON_NO_BACKEND) {
 		e.retry_after_s = 1;
@@ -80,7 +75,7 @@ void exchange_fail(struct exchange *x, enum reason reason, const char *message)
 void exchange_reply(struct exchange *x, int status, const char *content_type, const char *body, size_t len)
 {
 	struct client *c = x->c;
-	char head[512], date[HTTP_DATE_MAX];
+	char head[512];
 	bool close;
 	int n;
 
@@ -89,11 +84,10 @@ void exchange_reply(struct exchange *x, int status, const char *content_type, co
 	close = c->close_after || x->w->draining;
 	c->state = CLIENT_ANSWER;
 	client_deadline(c, 0);
-	format_date(date);
 	x->status = status;
 	n = snprintf(head, sizeof(head),
 		     "HTTP/1.1 %d %s\r\ndate: %s\r\n%s%s%scontent-length: %zu\r\nx-request-id: %s\r\n%s%s\r\n", status,
-		     http_reason((uint16_t)status), date, content_type ? "content-type: " : "", content_type ? content_type : "",
+		     http_reason((uint16_t)status), worker_date(x->w), content_type ? "content-type: " : "", content_type ? content_type : "",
 		     content_type ? "\r\n" : "", len, x->id, close ? "connection: close\r\n" : "",
 		     !close && x->http10 ? "connection: keep-alive\r\n" : "");
 	if (iobuf_append(&x->flow.out, head, (uint32_t)n, UINT32_MAX) ||

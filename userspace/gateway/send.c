@@ -10,6 +10,7 @@
 
 #define SEND_VECTORS 32
 #define HEAD_SLACK 2048          /* room for the fields that the router adds */
+#define HEAD_USUAL 2048          /* nearly every head fits */
 #define UNSENT_LOW (64u << 10)   /* below this, a stopped client may send on */
 #define UNSENT_HIGH (256u << 10)
 
@@ -33,6 +34,7 @@ static int build_head(struct exchange *x)
 		.nextra = 2,
 	};
 	uint32_t want = x->head.len + HEAD_SLACK + (uint32_t)strlen(o.path_prefix);
+	char text[HEAD_USUAL];
 	ssize_t n;
 
 	if (r->body == HTTP_BODY_NONE)
@@ -47,12 +49,13 @@ static int build_head(struct exchange *x)
 	x->chunk_open = x->chunk_last = false;
 	x->chunk_left = 0;
 	iobuf_free(&x->out_head);
-	for (;; want *= 2) {
+	n = http_write_request(text, sizeof(text), r, buf, &o);
+	if (n > 0)
+		return iobuf_append(&x->out_head, text, (uint32_t)n, 1u << 20);
+	for (; n == -ENOBUFS; want *= 2) {
 		if (iobuf_reserve(&x->out_head, want, 1u << 20))
 			return -ENOMEM;
 		n = http_write_request((char *)iobuf_tail(&x->out_head), iobuf_room(&x->out_head), r, buf, &o);
-		if (n != -ENOBUFS)
-			break;
 	}
 	if (n < 0)
 		return (int)n;
@@ -108,7 +111,7 @@ void exchange_upstream_connected(struct exchange *x, int err)
 		return;
 	}
 	if (!x->answer) {
-		x->answer = malloc(sizeof(*x->answer) + room * sizeof(struct http_field));
+		x->answer = worker_parse_get(x->w, sizeof(*x->answer) + room * sizeof(struct http_field));
 		if (!x->answer) {
 			exchange_fail(x, REASON_OVERLOADED, "out of memory");
 			return;
@@ -122,7 +125,7 @@ void exchange_upstream_connected(struct exchange *x, int err)
 	x->interims = 0;
 	x->phase = EXCHANGE_WAITING;
 	exchange_deadline(x, x->w->now_ns + head_timeout_ns(x));
-	exchange_send(x);
+	worker_send_soon(x->w, x);
 }
 
 /* The next piece of our own chunked coding into out_head; false: wait for more body. */
@@ -241,4 +244,17 @@ void exchange_send(struct exchange *x)
 		client_want(c, false, c->writing);
 	else if (x->body.unsent < UNSENT_LOW)
 		client_resume_body(c);
+}
+
+void exchange_due(struct exchange *x)
+{
+	struct worker *w = x->w;
+	uint64_t head_ns = x->head_ns;
+
+	if (x->phase != EXCHANGE_DRAINING) {
+		exchange_send(x);
+		return;
+	}
+	exchange_drain(x);
+	hist_observe(&w->stats->added_response, &hist_bounds_added, clock_now_ns() - head_ns);
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "gateway/client.h"
+#include "gateway/exchange.h"
 #include "gateway/internal.h"
 #include "gateway/listener.h"
 #include "gateway/upstream.h"
@@ -33,6 +34,22 @@ static void worker_burials(struct worker *w)
 
 		w->dead = d->next;
 		free(d);
+	}
+}
+
+void worker_send_soon(struct worker *w, struct exchange *x)
+{
+	if (list_empty(&x->due))
+		list_add_tail(&w->due, &x->due);
+}
+
+static void worker_send_due(struct worker *w)
+{
+	while (!list_empty(&w->due)) {
+		struct exchange *x = list_entry(w->due.next, struct exchange, due);
+
+		list_del(&x->due);
+		exchange_due(x);
 	}
 }
 
@@ -95,6 +112,48 @@ void worker_scan_put(struct worker *w, struct prompt_scan *scan)
 	}
 }
 
+void *worker_parse_get(struct worker *w, size_t bytes)
+{
+	struct parse_block *p = w->parses;
+
+	if (p && p->bytes >= bytes) {
+		w->parses = p->next;
+		w->n_parses--;
+		return p;
+	}
+	p = malloc(bytes);
+	if (p)
+		p->bytes = bytes;
+	return p;
+}
+
+void worker_parse_put(struct worker *w, void *parse)
+{
+	struct parse_block *p = parse;
+
+	if (!p)
+		return;
+	/* limits.headers may have grown: what is too small for a request now is not kept */
+	if (w->n_parses == WORKER_PARSES_SPARE || (w->parses && w->parses->bytes > p->bytes)) {
+		free(p);
+		return;
+	}
+	p->next = w->parses;
+	w->parses = p;
+	w->n_parses++;
+}
+
+const char *worker_date(struct worker *w)
+{
+	int64_t now_s = (int64_t)(clock_wall_ns() / NSEC_PER_SEC);
+
+	if (w->date_s != now_s) {
+		w->date_s = now_s;
+		http_format_date(w->date, now_s);
+	}
+	return w->date;
+}
+
 struct fleet *worker_fleet(struct worker *w)
 {
 	if (w->fleet->version != __atomic_load_n(&w->gw->fleet_version, __ATOMIC_ACQUIRE)) {
@@ -151,6 +210,7 @@ static void *worker_loop(void *arg)
 				io->on_event(w, io, ev[i].events);
 		}
 		timer_run(&w->timers, w->now_ns);
+		worker_send_due(w);
 		worker_burials(w);
 	}
 	client_close_all(w);
@@ -171,6 +231,7 @@ int worker_create(struct worker **out, struct gateway *gw, unsigned id)
 	w->gw = gw;
 	w->id = id;
 	w->retry_budget = WORKER_RETRY_BUDGET;
+	list_init(&w->due);
 	list_init(&w->clients);
 	list_init(&w->upstreams);
 	for (unsigned i = 0; i < BACKENDS_MAX_ROWS; i++)
@@ -211,6 +272,12 @@ void worker_destroy(struct worker *w)
 	listener_close_all(w);
 	while (w->n_scans)
 		prompt_scan_free(w->scans[--w->n_scans]);
+	while (w->parses) {
+		struct parse_block *p = w->parses;
+
+		w->parses = p->next;
+		free(p);
+	}
 	body_pool_free(&w->bodies);
 	timer_heap_free(&w->timers);
 	if (w->fleet)

@@ -13,9 +13,11 @@
 #include "gateway/fleet.h"
 #include "gateway/stats.h"
 #include "gateway/timer.h"
+#include "http/write.h"
 #include "kvsteer/backends_abi.h"
 
 struct gateway;
+struct exchange;
 struct prompt_scan;
 struct worker;
 
@@ -35,6 +37,12 @@ struct dead {
 	struct dead *next;
 };
 
+/* The head of a parser's memory, which goes round: each request needs two of them. */
+struct parse_block {
+	struct parse_block *next;
+	size_t bytes;
+};
+
 struct mail {
 	struct mail *next;
 	void (*fn)(struct worker *w, struct mail *m);
@@ -42,6 +50,7 @@ struct mail {
 
 #define WORKER_SCRATCH_BYTES (64u << 10)
 #define WORKER_SCANS_SPARE 16
+#define WORKER_PARSES_SPARE 32
 #define WORKER_RETRY_BUDGET 20.0 /* retries saved up at most, and at the start */
 
 struct listener;
@@ -70,6 +79,7 @@ struct worker {
 	struct timer tick_timer;
 	bool draining, drain_over;
 
+	struct list due;           /* exchanges that have something to send at the end of the turn */
 	struct list clients;       /* all client connections */
 	uint32_t n_clients;
 	struct list upstreams;     /* all backend connections */
@@ -77,7 +87,11 @@ struct worker {
 	struct body_pool bodies;
 	struct prompt_scan *scans[WORKER_SCANS_SPARE];
 	unsigned n_scans;
+	struct parse_block *parses; /* spare */
+	unsigned n_parses;
 	uint64_t request_seq;
+	int64_t date_s;            /* the second of `date` */
+	char date[HTTP_DATE_MAX];
 	double retry_budget;       /* retries that may be spent: a share of the requests */
 	uint64_t retry_refill_ns;
 
@@ -106,9 +120,18 @@ void io_close(struct worker *w, struct io *io);
 /* free(mem) at the end of the turn; mem is at least sizeof(struct dead). */
 void worker_bury(struct worker *w, void *mem);
 
+/* exchange_due(x) at the end of the turn. All reads and decisions first, then all sends in a row:
+ * a peer that the first one has woken is still awake for the others. */
+void worker_send_soon(struct worker *w, struct exchange *x);
+
 /* A scanner from the spares or a new one; NULL without memory. */
 struct prompt_scan *worker_scan_get(struct worker *w);
 void worker_scan_put(struct worker *w, struct prompt_scan *scan);
+/* Memory of `bytes` that begins with a parse_block, from the spares or new; NULL without memory. */
+void *worker_parse_get(struct worker *w, size_t bytes);
+void worker_parse_put(struct worker *w, void *parse);
+/* The Date field's value of now; valid until the next call. */
+const char *worker_date(struct worker *w);
 /* The newest fleet; stays the worker's. */
 struct fleet *worker_fleet(struct worker *w);
 #endif
