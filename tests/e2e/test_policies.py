@@ -51,7 +51,8 @@ class Held:
         router.wait_in_flight(before)  # an answer is with its client a moment before its slot is free
         for i in range(n):
             c = Client(router.port)
-            c.post(chat_body(text % i if "%" in text else text), path, fields)
+            # a stream: without its first token it counts as waiting, not as decoding by now
+            c.post(chat_body(text % i if "%" in text else text, stream=True), path, fields)
             self.clients.append(c)
             router.wait_in_flight(before + i + 1)
         return {name: b["in_flight"] for name, b in router.backends().items()}
@@ -110,12 +111,13 @@ def test_weighted_by_prefix_alone(router, backend):
 
 @pytest.mark.parametrize("signal", ["running_requests", "queue", "predicted_latency"])
 def test_weighted_by_load_alone(router, backend, signal):
-    """All weight on a signal of load: requests that stay spread evenly."""
+    """All weight on a signal of load: requests that stay spread evenly. Each is a second's prefill, so that the
+    predictions do not see it end meanwhile."""
     h = Held(backend, 4)
     weights = dict.fromkeys(("queue", "kv_cache", "prefix", "running_requests", "lora_affinity", "predicted_latency"), 0)
     weights[signal] = 1
     r = router([pool(h.urls, policy="weighted", weights=weights)], workers=1)
-    assert sorted(h.hold(r, 8, "%d hold " + "a long text " * 100).values()) == [2, 2, 2, 2]
+    assert sorted(h.hold(r, 8, "%d hold " + "a long text " * 7000).values()) == [2, 2, 2, 2]
     h.release()
 
 
