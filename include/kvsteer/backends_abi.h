@@ -24,6 +24,8 @@ enum backend_state {
 	BACKEND_DRAINING = 2, /* by the operator; reversible */
 	BACKEND_EXCLUDED = 3, /* failed lately; always with an expiry */
 	BACKEND_GONE = 4, /* left the configuration, requests still running */
+	BACKEND_PROBING = 5, /* its exclusion is over, one request at a time shows whether it works again */
+	BACKEND_UNRESOLVED = 6, /* its host name has no address: it gets no request */
 };
 
 struct backend_row {
@@ -46,7 +48,8 @@ struct backend_row {
 	__u64 hit_predicted_tokens; /* sum over answered requests. Writer: route (end) */
 	__u64 hit_reported_tokens; /* sum as engines reported it. Writer: route (usage) */
 	__u64 prompt_tokens; /* sum over answered requests. Writer: route (end) */
-	__u64 reserved[6]; /* zero; for reports of later schemas */
+	__u64 sampled_prompt_tokens; /* of it, of answers whose usage was read. Writer: route (usage) */
+	__u64 reserved[5]; /* zero; for reports of later schemas */
 };
 
 #ifndef __bpf__

@@ -78,6 +78,8 @@ static enum node_fit fit_of(const struct route_pool *pool, uint32_t node, const 
 		return FIT_ABSENT;
 	if (n->drain)
 		return FIT_DRAINING;
+	if (n->unresolved)
+		return FIT_UNRESOLVED;
 	if (route_nodeset_has(avoid, node) || (avoid2 && route_nodeset_has(avoid2, node)))
 		return FIT_AVOIDED;
 	if (health == HEALTH_EXCLUDED)
@@ -120,8 +122,11 @@ static void scan_eligible(struct route_pool *pool, const struct route_request *r
 		struct node_view *v = &d->v[i];
 
 		/* Nothing of this empties a pool: a node that may have room beats none, and then one that may work. */
-		if (!any_ok && v->fit == (any_busy ? FIT_BUSY : FIT_EXCLUDED))
+		if (!any_ok && v->fit == (any_busy ? FIT_BUSY : FIT_EXCLUDED)) {
+			v->last_resort = v->fit == FIT_EXCLUDED;
+			d->last_resort |= v->last_resort;
 			v->fit = FIT_OK;
+		}
 		if (v->fit != FIT_OK)
 			continue;
 		d->n_serving++;

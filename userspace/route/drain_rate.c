@@ -12,6 +12,12 @@ void drain_rate_init(struct drain_rate *d)
 	*d = (struct drain_rate){ .releases = 1, .seconds = 1 };
 }
 
+void drain_rate_assume(struct drain_rate *d, double per_s)
+{
+	if (!d->measured)
+		d->releases = per_s * d->seconds;
+}
+
 void drain_rate_saturated(struct drain_rate *d, uint64_t now_ns)
 {
 	if (d->saturated)
@@ -47,6 +53,7 @@ void drain_rate_release(struct drain_rate *d, uint32_t waiting, uint64_t now_ns)
 		share = TAU_S * -expm1(-elapsed_s / TAU_S) / elapsed_s;
 	*d = advanced(d, now_ns);
 	d->releases += share;
+	d->measured = true;
 	if (!waiting)
 		d->saturated = false;
 }

@@ -12,9 +12,12 @@ struct drain_rate {
 	double seconds;
 	uint64_t at_ns; /* until when the sums are up to date */
 	bool saturated;
+	bool measured; /* a release was seen while saturated: what was assumed is forgotten */
 };
 
 void drain_rate_init(struct drain_rate *d);
+/* What to assume until the first measurement. */
+void drain_rate_assume(struct drain_rate *d, double per_s);
 /* A request had to wait or was refused: the pool is saturated from now on. */
 void drain_rate_saturated(struct drain_rate *d, uint64_t now_ns);
 /* A slot was released; `waiting` requests wait for one. With none, the

@@ -13,6 +13,21 @@ enum route_result route_result_of_status(int status, bool busy)
 	return status >= 500 ? ROUTE_RESULT_HTTP_5XX : ROUTE_RESULT_OK;
 }
 
+const char *route_result_name(enum route_result result)
+{
+	static const char *const names[] = {
+		[ROUTE_RESULT_OK] = "ok",
+		[ROUTE_RESULT_CONNECT_FAILED] = "connect_failed",
+		[ROUTE_RESULT_TIMEOUT] = "timeout",
+		[ROUTE_RESULT_HTTP_5XX] = "http_5xx",
+		[ROUTE_RESULT_RESET] = "reset",
+		[ROUTE_RESULT_BUSY] = "busy",
+		[ROUTE_RESULT_NEUTRAL] = "neutral",
+	};
+
+	return (unsigned)result < sizeof(names) / sizeof(names[0]) ? names[result] : "unknown";
+}
+
 enum health_verdict health_check(const struct health *h, uint64_t now_ns)
 {
 	if (!h->until_ns)
@@ -49,7 +64,7 @@ void health_probe_end(struct health *h)
 	h->probe_until_ns = 0;
 }
 
-static void exclude(struct health *h, uint64_t now_ns)
+static void exclude(struct health *h, enum route_result why, uint64_t now_ns)
 {
 	/* Failures of requests that were under way when the exclusion began are the same event. */
 	if (h->until_ns && now_ns < h->until_ns)
@@ -58,6 +73,8 @@ static void exclude(struct health *h, uint64_t now_ns)
 	if (h->backoff_ns > HEALTH_BACKOFF_MAX_NS)
 		h->backoff_ns = HEALTH_BACKOFF_MAX_NS;
 	h->until_ns = now_ns + h->backoff_ns;
+	h->excluded_ns = h->backoff_ns;
+	h->why = why;
 	h->probe_until_ns = 0;
 }
 
@@ -95,5 +112,5 @@ void health_result(struct health *h, enum route_result result, uint64_t now_ns)
 	bad = (uint32_t)__builtin_popcount(h->window);
 	if (result == ROUTE_RESULT_CONNECT_FAILED || h->in_a_row >= HEALTH_IN_A_ROW ||
 	    (h->n >= HEALTH_WINDOW_MIN && bad * 2 > h->n) || h->until_ns)
-		exclude(h, now_ns);
+		exclude(h, result, now_ns);
 }

@@ -23,7 +23,9 @@ struct health {
 	uint32_t n;            /* results in the window */
 	uint32_t in_a_row;
 	uint64_t until_ns;     /* excluded until then; 0 not excluded */
-	uint64_t backoff_ns;   /* of the last exclusion */
+	uint64_t backoff_ns;   /* of the last exclusion, halved by each success since */
+	uint64_t excluded_ns;  /* length of the last exclusion */
+	enum route_result why; /* what began it */
 	uint64_t probe_until_ns; /* a probe is under way, at the longest until then; 0 none */
 	uint64_t busy_until_ns;  /* it said that it is full: others first until then */
 	uint64_t busy_ns;        /* length of that */

@@ -135,13 +135,18 @@ void node_forget(struct route_pool *pool, uint32_t node, uint64_t now_ns)
 
 /* ---- what others read ----------------------------------------------------------------- */
 
-static uint32_t node_state(const struct route_node *n, uint64_t now_ns)
+uint32_t node_state(const struct route_node *n, uint64_t now_ns)
 {
 	if (n->presence == NODE_LEAVING)
 		return BACKEND_GONE;
 	if (n->drain)
 		return BACKEND_DRAINING;
-	return health_check(&n->health, now_ns) == HEALTH_OK ? BACKEND_READY : BACKEND_EXCLUDED;
+	if (n->unresolved)
+		return BACKEND_UNRESOLVED;
+	if (!n->health.until_ns)
+		return BACKEND_READY;
+	/* by time, not by traffic: without requests nothing else would end what is said here */
+	return now_ns < n->health.until_ns ? BACKEND_EXCLUDED : BACKEND_PROBING;
 }
 
 void node_publish(struct route_pool *pool, uint32_t node, uint64_t now_ns)

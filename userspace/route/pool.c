@@ -100,6 +100,7 @@ static void set_texts(struct route_pool *pool, struct route_node *n, const struc
 	if (b->address)
 		memcpy(n->address, b->address, strnlen(b->address, sizeof(n->address) - 1));
 	memcpy(r->address, n->address, sizeof(r->address));
+	n->unresolved = b->unresolved;
 	n->cap = b->cap ? b->cap : pool->cfg.cap;
 	n->extra_s = b->extra_ms / 1000;
 }
@@ -326,9 +327,7 @@ int route_set_drain(struct route_pool *pool, const char *name, bool drain)
 	if (n && n->presence == NODE_PRESENT) {
 		n->drain = drain;
 		/* The row's other fields wait for the next tick or snapshot, which have the time. */
-		node_row(pool, n)->state = drain	       ? BACKEND_DRAINING :
-					   n->health.until_ns ? BACKEND_EXCLUDED :
-								BACKEND_READY;
+		node_row(pool, n)->state = node_state(n, 0);
 		rc = 0;
 	}
 	pool_unlock(pool);

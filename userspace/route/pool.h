@@ -64,6 +64,7 @@ struct route_backend_config {
 	const char *address;    /* text for the backend table and logs */
 	uint32_t cap;           /* concurrency_threshold; 0: the pool's */
 	double extra_ms;        /* priced into the cost: far clusters */
+	bool unresolved;        /* it has no address: never picked, not even where all others fail */
 };
 
 /* What a pool is made from. Copied; nothing is kept of the caller's memory.
@@ -208,7 +209,7 @@ struct route_plan {
  *   -EHOSTUNREACH nobody is eligible: all draining, avoided, or no node
  *   -ENOSPC       no ledger slot
  * On error nothing changed and the ticket is unused. An exclusion never
- * empties a pool: if all nodes are excluded, they are used all the same. */
+ * empties a pool: if all nodes are excluded, they are used all the same, as a last resort. */
 int route_assign(struct route_pool *pool, const struct route_request *req, uint64_t now_ns,
 		 struct route_ticket *t, struct route_plan *plan);
 
@@ -259,6 +260,9 @@ enum route_result {
 	ROUTE_RESULT_NEUTRAL,        /* says nothing about the node's health */
 };
 
+/* "connect_failed", "timeout", ...; never NULL. */
+const char *route_result_name(enum route_result result);
+
 /* What a status says about health: 2xx and 4xx OK (the node answers; a client's
  * fault never excludes a node), 501 NEUTRAL, an engine's "busy" 503 BUSY, other 5xx HTTP_5XX. */
 enum route_result route_result_of_status(int status, bool busy);
@@ -301,7 +305,8 @@ struct route_explain_row {
 	char name[BACKEND_NAME_BYTES];
 	uint32_t node, row;
 	bool eligible;
-	const char *why;        /* static: "ok", "draining", "excluded", "busy", "at_cap", "avoided" */
+	bool last_resort;       /* eligible only since all that might be are excluded */
+	const char *why;        /* static: "ok", "draining", "excluded", "busy", "at_cap", "avoided", "unresolved" */
 	uint32_t match_tokens;
 	double wait_ms, prefill_ms, ttft_ms, congestion_ms, decode_ms, adapter_ms, cost_ms;
 	bool chosen;
@@ -330,11 +335,14 @@ struct route_backend_status {
 	uint64_t index_bytes, index_capacity_bytes; /* of canonical prompt */
 	uint64_t excluded_for_ns;
 	uint64_t requests, prompt_tokens, hit_predicted_tokens, hit_reported_tokens;
+	uint64_t sampled_prompt_tokens; /* of answers whose usage was read: what hit_reported_tokens is a part of */
 };
 
 struct route_pool_status {
 	enum route_policy policy;
-	uint32_t n_backends, n_eligible;
+	uint32_t n_backends;
+	uint32_t n_eligible;    /* below their cap, and neither draining, excluded nor without address */
+	bool last_resort;       /* all that might serve are excluded: requests are tried on them all the same */
 	double saturation;      /* least predicted wait of an eligible node over the target; 0 idle */
 	double bytes_per_token;
 	double pi[2];
@@ -347,6 +355,19 @@ struct route_pool_status {
  * still have requests). Returns the number of rows written. `ps` may be NULL. */
 uint32_t route_pool_status(struct route_pool *pool, uint64_t now_ns, struct route_pool_status *ps,
 			   struct route_backend_status *rows, uint32_t n);
+
+/* Health of the configured backends alone, for whoever watches it change: at most `n` rows,
+ * returns their number. Cheap enough for ten times a second. */
+struct route_health_row {
+	char name[BACKEND_NAME_BYTES];
+	uint32_t row;
+	uint32_t state;             /* enum backend_state at now_ns */
+	bool stale;                 /* its engine's figures are too old */
+	uint64_t excluded_until_ns; /* of an exclusion that no success has ended yet, 0: none */
+	uint64_t excluded_ns;       /* how long that was to last */
+	const char *why;            /* static: the failure that began it, "connect_failed" and the like */
+};
+uint32_t route_pool_health(struct route_pool *pool, uint64_t now_ns, struct route_health_row *rows, uint32_t n);
 
 /* Node of a backend's name, or ROUTE_NO_NODE. */
 uint32_t route_node_by_name(struct route_pool *pool, const char *name);

@@ -41,6 +41,7 @@ struct node_snapshot {
 struct route_node {
 	enum node_presence presence;
 	bool drain;              /* by the operator */
+	bool unresolved;         /* no address */
 	uint32_t row, cap, epoch;
 	uint64_t name_hash;
 	double extra_s;
@@ -96,11 +97,13 @@ enum node_fit {
 	FIT_EXCLUDED,
 	FIT_BUSY,
 	FIT_AT_CAP,
+	FIT_UNRESOLVED,
 };
 
 struct node_view {
 	uint8_t fit;             /* enum node_fit */
 	bool probe;              /* would be its probe */
+	bool last_resort;        /* excluded, and FIT_OK since all are */
 	uint32_t in_flight, others; /* own; beyond own, while the snapshot is fresh */
 	uint32_t run, proven;    /* blocks held; of these, proven by the prompt only now */
 	uint64_t hrw;
@@ -114,6 +117,7 @@ struct decision {
 	double tokens;           /* L */
 	uint32_t top;            /* largest HRW of the serving nodes, or ROUTE_NO_NODE */
 	uint32_t n_serving, n_eligible;
+	bool last_resort;        /* all nodes that might serve are excluded */
 	uint32_t pick;           /* ROUTE_NO_NODE: nobody */
 	bool overflow;
 	uint32_t n_alternates, alternates[ROUTE_MAX_ALTERNATES];
@@ -156,6 +160,8 @@ void node_settle(struct route_node *n, uint64_t now_ns);
 /* A first token was seen: unseen ones of older requests came before it. */
 void node_settle_before(struct route_node *n, const struct route_ticket *t);
 void node_learn_speed(struct route_pool *pool, struct route_node *n, double observed_s, double predicted_base_s);
+/* enum backend_state at now_ns. */
+uint32_t node_state(const struct route_node *n, uint64_t now_ns);
 void node_set_capacity(struct route_pool *pool, uint32_t node);
 void node_forget(struct route_pool *pool, uint32_t node, uint64_t now_ns);
 /* Writes what others read of the node into its row. */

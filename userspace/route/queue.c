@@ -318,15 +318,22 @@ double queue_drain_rate(const struct queue *q, uint64_t now_ns)
 	return drain_rate_per_s(&q->drain, now_ns);
 }
 
-unsigned queue_retry_after_s(const struct queue *q, uint64_t now_ns)
+void queue_set_slots(struct queue *q, uint32_t slots)
+{
+	drain_rate_assume(&q->drain, fmax(1, slots / QUEUE_ASSUMED_HOLD_S));
+}
+
+unsigned queue_retry_after_s(const struct queue *q, uint64_t now_ns, unsigned max_s)
 {
 	double rate = queue_drain_rate(q, now_ns), wait;
 
 	/* One more than wait: whoever comes back needs a slot as well. */
 	wait = rate > 0 ? ceil((q->len + 1) / rate) : QUEUE_RETRY_AFTER_MAX_S;
-	if (wait < 1)
-		return 1;
-	return wait > QUEUE_RETRY_AFTER_MAX_S ? QUEUE_RETRY_AFTER_MAX_S : (unsigned)wait;
+	if (max_s > QUEUE_RETRY_AFTER_MAX_S)
+		max_s = QUEUE_RETRY_AFTER_MAX_S;
+	if (wait > max_s)
+		wait = max_s;
+	return wait < 1 ? 1 : (unsigned)wait;
 }
 
 /* ---- the queue ---- */

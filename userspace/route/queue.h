@@ -20,6 +20,7 @@
 #define QUEUE_PRIORITY_MAX 100
 #define QUEUE_REQUESTS_MAX 1000000u
 #define QUEUE_RETRY_AFTER_MAX_S 600u
+#define QUEUE_ASSUMED_HOLD_S 5.0 /* of a slot by a request, until there are measurements */
 
 /* A waiting request. The caller zeroes it, sets the first five fields and
  * leaves them alone while it waits; the memory must stay in place until the
@@ -102,7 +103,11 @@ static inline uint32_t queue_len(const struct queue *q)
 void queue_note_release(struct queue *q, uint64_t now_ns);
 /* Slots released per second under saturation, an average over about 15 s. */
 double queue_drain_rate(const struct queue *q, uint64_t now_ns);
-/* Seconds until those who wait now are served at the measured rate, for
- * Retry-After: 1..QUEUE_RETRY_AFTER_MAX_S. */
-unsigned queue_retry_after_s(const struct queue *q, uint64_t now_ns);
+/* How many slots the pool has: before anything was measured each is assumed to come free
+ * every QUEUE_ASSUMED_HOLD_S. To be called again when the number changes. */
+void queue_set_slots(struct queue *q, uint32_t slots);
+/* Seconds until those who wait now are served at the measured rate, for Retry-After: at
+ * least 1, at most `max_s` (the queue's timeout: whoever waits longer is not served
+ * either) or QUEUE_RETRY_AFTER_MAX_S. */
+unsigned queue_retry_after_s(const struct queue *q, uint64_t now_ns, unsigned max_s);
 #endif

@@ -21,6 +21,8 @@ static const char *fit_name(uint8_t fit)
 		return "busy";
 	case FIT_AT_CAP:
 		return "at_cap";
+	case FIT_UNRESOLVED:
+		return "unresolved";
 	}
 	return "absent";
 }
@@ -49,7 +51,8 @@ uint32_t route_explain(struct route_pool *pool, const struct route_request *req,
 		r->node = i;
 		r->row = pool->node[i].row;
 		r->eligible = v->fit == FIT_OK;
-		r->why = fit_name(v->fit);
+		r->last_resort = r->eligible && v->last_resort;
+		r->why = fit_name(v->last_resort && r->eligible ? FIT_EXCLUDED : v->fit);
 		r->match_tokens = (uint32_t)(v->match + 0.5);
 		r->wait_ms = v->cost.wait_s * 1e3;
 		r->prefill_ms = v->in.r * v->cost.prefill_s * 1e3;
@@ -100,6 +103,7 @@ static void fill_backend(struct route_pool *pool, uint32_t i, const struct node_
 	s->prompt_tokens = r->prompt_tokens;
 	s->hit_predicted_tokens = r->hit_predicted_tokens;
 	s->hit_reported_tokens = r->hit_reported_tokens;
+	s->sampled_prompt_tokens = r->sampled_prompt_tokens;
 }
 
 /* Predicted wait of a mean request on the best node over the target: what an
@@ -148,7 +152,8 @@ uint32_t route_pool_status(struct route_pool *pool, uint64_t now_ns, struct rout
 		ps->policy = pool->cfg.policy;
 		for (i = 0; i < pool->n_nodes; i++)
 			ps->n_backends += pool->node[i].presence == NODE_PRESENT;
-		ps->n_eligible = d.n_eligible;
+		ps->n_eligible = d.last_resort ? 0 : d.n_eligible;
+		ps->last_resort = d.last_resort;
 		ps->saturation = saturation_of(pool, &d);
 		ps->bytes_per_token = pool_bytes_per_token(pool);
 		ps->pi[0] = pool->pi[0];
@@ -165,6 +170,30 @@ uint32_t route_pool_status(struct route_pool *pool, uint64_t now_ns, struct rout
 		ps->refused_at_cap = pool->refused_at_cap;
 		ps->refused_no_node = pool->refused_no_node;
 		ps->retries = pool->retries;
+	}
+	pool_unlock(pool);
+	return k;
+}
+
+uint32_t route_pool_health(struct route_pool *pool, uint64_t now_ns, struct route_health_row *rows, uint32_t n)
+{
+	uint32_t i, k = 0;
+
+	pool_lock(pool);
+	for (i = 0; i < pool->n_nodes && k < n; i++) {
+		const struct route_node *node = &pool->node[i];
+		struct route_health_row *r = &rows[k];
+
+		if (node->presence != NODE_PRESENT)
+			continue;
+		memcpy(r->name, node->name, sizeof(r->name));
+		r->row = node->row;
+		r->state = node_state(node, now_ns);
+		r->stale = node->snap.seen && !node_snapshot_fresh(pool, node, now_ns);
+		r->excluded_until_ns = node->health.until_ns;
+		r->excluded_ns = node->health.excluded_ns;
+		r->why = route_result_name(node->health.why);
+		k++;
 	}
 	pool_unlock(pool);
 	return k;

@@ -78,6 +78,7 @@ void route_usage(struct route_pool *pool, struct route_ticket *t, uint32_t promp
 	if (cached_tokens != ROUTE_TOKENS_UNKNOWN) {
 		t->reported_cached_tokens = cached_tokens;
 		node_row(pool, &pool->node[t->node])->hit_reported_tokens += cached_tokens;
+		node_row(pool, &pool->node[t->node])->sampled_prompt_tokens += t->prompt_tokens;
 		learn_pi(pool, t, cached_tokens);
 	}
 	pool_unlock(pool);

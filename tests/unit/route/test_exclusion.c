@@ -240,10 +240,96 @@ static void first_token_is_the_proof_of_a_stream(void **state)
 	f.now += 2 * FX_S;
 	fx_assign(&f, &r, &t);
 	assert_true(t.probe);
-	assert_int_equal(fx_status(&f, 0).state, BACKEND_EXCLUDED);
+	assert_int_equal(fx_status(&f, 0).state, BACKEND_PROBING);
 	route_first_token(f.pool, &t, f.now, ROUTE_TOKENS_UNKNOWN);
 	assert_int_equal(fx_status(&f, 0).state, BACKEND_READY);
 	route_end(f.pool, &t, f.now, ROUTE_END_OK, 1);
+	fx_close(&f);
+}
+
+/* Without traffic nothing else ends what is shown: an exclusion that is over is none any more. */
+static void state_reads_by_time(void **state)
+{
+	struct route_health_row h[4];
+	struct fx f = { 0 };
+
+	fx_open(&f, ROUTE_POLICY_ROUND_ROBIN, 2, 256);
+	assert_int_equal(route_pool_health(f.pool, f.now, h, 4), 2);
+	assert_int_equal(h[0].state, BACKEND_READY);
+	assert_int_equal(h[0].excluded_until_ns, 0);
+	route_node_result(f.pool, 0, ROUTE_RESULT_CONNECT_FAILED, f.now);
+	assert_int_equal(fx_status(&f, 0).state, BACKEND_EXCLUDED);
+	assert_int_equal(route_pool_health(f.pool, f.now, h, 4), 2);
+	assert_int_equal(h[0].state, BACKEND_EXCLUDED);
+	assert_string_equal(h[0].why, "connect_failed");
+	assert_int_equal(h[0].excluded_ns, FX_S);
+	assert_int_equal(h[1].state, BACKEND_READY);
+	f.now += FX_S;
+	assert_int_equal(fx_status(&f, 0).state, BACKEND_PROBING);
+	assert_int_equal(fx_status(&f, 0).excluded_for_ns, 0);
+	route_tick(f.pool, f.now);
+	assert_int_equal(f.ledger.rows[fx_status(&f, 0).row].state, BACKEND_PROBING);
+	route_node_result(f.pool, 0, ROUTE_RESULT_OK, f.now);
+	assert_int_equal(fx_status(&f, 0).state, BACKEND_READY);
+	fx_close(&f);
+}
+
+/* A fleet that is excluded as a whole is tried all the same, and no look at it takes that for health. */
+static void last_resort_is_told_apart(void **state)
+{
+	struct route_request r = fx_request(NULL);
+	struct route_explain_row rows[2];
+	struct route_pool_status ps;
+	struct fx f = { 0 };
+
+	fx_open(&f, ROUTE_POLICY_ROUND_ROBIN, 2, 256);
+	route_node_result(f.pool, 0, ROUTE_RESULT_CONNECT_FAILED, f.now);
+	route_pool_status(f.pool, f.now, &ps, NULL, 0);
+	assert_int_equal(ps.n_eligible, 1);
+	assert_false(ps.last_resort);
+	route_node_result(f.pool, 1, ROUTE_RESULT_CONNECT_FAILED, f.now);
+	route_pool_status(f.pool, f.now, &ps, NULL, 0);
+	assert_int_equal(ps.n_eligible, 0);
+	assert_true(ps.last_resort);
+	assert_int_equal(route_explain(f.pool, &r, f.now, rows, 2, NULL), 2);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_string_equal(rows[i].why, "excluded");
+		assert_true(rows[i].eligible && rows[i].last_resort);
+	}
+	assert_true(rows[0].chosen != rows[1].chosen);
+	/* and a probe that may begin is none */
+	f.now += FX_S;
+	route_pool_status(f.pool, f.now, &ps, NULL, 0);
+	assert_int_equal(ps.n_eligible, 2);
+	assert_false(ps.last_resort);
+	fx_close(&f);
+}
+
+/* A backend without an address can't be tried: not even where all others fail. */
+static void unresolved_is_never_picked(void **state)
+{
+	struct route_request r = fx_request(NULL);
+	struct route_explain_row rows[2];
+	struct route_plan plan;
+	struct route_ticket t = { 0 };
+	struct fx f = { 0 };
+
+	fx_open(&f, ROUTE_POLICY_ROUND_ROBIN, 2, 256);
+	f.b[0].unresolved = true;
+	assert_int_equal(route_pool_update(f.pool, &f.cfg), 0);
+	assert_int_equal(fx_status(&f, 0).state, BACKEND_UNRESOLVED);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(fx_serve(&f, &r), 1);
+	route_node_result(f.pool, 1, ROUTE_RESULT_CONNECT_FAILED, f.now);
+	assert_int_equal(fx_serve(&f, &r), 1);
+	route_explain(f.pool, &r, f.now, rows, 2, NULL);
+	assert_string_equal(rows[0].why, "unresolved");
+	assert_false(rows[0].eligible);
+	route_set_drain(f.pool, f.b[1].name, true);
+	assert_int_equal(route_assign(f.pool, &r, f.now, &t, &plan), -EHOSTUNREACH);
+	f.b[0].unresolved = false;
+	assert_int_equal(route_pool_update(f.pool, &f.cfg), 0);
+	assert_int_equal(fx_serve(&f, &r), 0);
 	fx_close(&f);
 }
 
@@ -338,6 +424,9 @@ int main(void)
 		cmocka_unit_test(retry_prefers_an_excluded_node_to_none),
 		cmocka_unit_test(excluded_node_is_no_overflow),
 		cmocka_unit_test(first_token_is_the_proof_of_a_stream),
+		cmocka_unit_test(state_reads_by_time),
+		cmocka_unit_test(last_resort_is_told_apart),
+		cmocka_unit_test(unresolved_is_never_picked),
 		cmocka_unit_test(fast_failing_node_loses_its_share),
 	};
 
