@@ -39,7 +39,8 @@ BINS := $(B)/bin/kvsteerd $(B)/bin/kvsteerctl $(B)/bin/kvsteer-gpusim $(B)/bin/k
         $(B)/bin/kvsteer-replay
 
 UNIT_SRC  := $(wildcard tests/unit/*/test_*.c)
-UNIT_BIN  := $(UNIT_SRC:tests/unit/%.c=$(B)/tests/%)
+BPF_TESTS := $(patsubst tests/bpf/%.c,$(B)/tests/bpf/%,$(wildcard tests/bpf/test_*.c))
+UNIT_BIN  := $(UNIT_SRC:tests/unit/%.c=$(B)/tests/%) $(BPF_TESTS)
 
 .PHONY: all help deps demo test unit e2e bench bench-sim bench-trace bench-wrk2 soak fuzz tidy asan clean compile_commands.json docs check-docs
 .DEFAULT_GOAL := all
@@ -95,6 +96,18 @@ $(B)/bin/kvsteer-replay: $(REPLAY_OBJ) $(NODE_OBJ) $(DRAW_OBJ) $(ROUTE_OBJ) $(BA
 $(B)/tests/%: $(B)/obj/tests/unit/%.o $(NODE_OBJ) $(filter-out %/main.o,$(SIM_OBJ) $(LOAD_OBJ) $(REPLAY_OBJ)) $(B)/libkvsteer.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LINK_LIBS)
+
+# Tests of the kernel programs: over a proxy loop of their own, and with builds of the program that
+# lack one rule each, to prove that the test of that rule can fail.
+MUTANTS := $(patsubst %,$(B)/bpf/mutant-%.o,$(shell sh tests/bpf/mutate.sh list))
+$(B)/bpf/mutant-%.o: bpf/splice.bpf.c tests/bpf/mutate.sh
+	$(call say,MUTANT,$@)
+	$(Q)mkdir -p $(@D) && sh tests/bpf/mutate.sh $* <$< >$(B)/bpf/mutant-$*.bpf.c && \
+	  $(CLANG) $(BPF_CFLAGS) -Wno-unused -DKVSTEER_WIDE_RACE -c -o $@ $(B)/bpf/mutant-$*.bpf.c
+$(BPF_TESTS): $(B)/tests/bpf/%: $(B)/obj/tests/bpf/%.o $(B)/obj/tests/bpf/proxy.o $(B)/obj/tests/bpf/rig.o \
+              $(B)/libkvsteer.a $(B)/bpf/splice-race.o $(MUTANTS)
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -o $@ $(filter $(B)/obj/%,$^) $(filter %.a,$^) -lcmocka $(LINK_LIBS)
 
 deps: ## install what is missing (root; Debian 12/13)
 	@sh tools/deps.sh

@@ -34,7 +34,7 @@ static long race_turn(__u32 i, void *ctx)
 {
 	return 0;
 }
-#define RACE_WINDOW() bpf_loop(20000, race_turn, 0, 0)
+#define RACE_WINDOW() bpf_loop(40000, race_turn, 0, 0)
 #else
 #define RACE_WINDOW() ((void)0)
 #endif

@@ -17,6 +17,7 @@
 
 #include "base/list.h"
 #include "datapath/conn.h"
+#include "datapath/datapath.h"
 #include "kvsteer/splice_abi.h"
 
 #define SPLICE_LIMIT_DEFAULT (128u << 10)  /* bytes that may wait for a client */
@@ -145,6 +146,17 @@ bool splice_backend_clean(const struct splice_backend *b);
 bool splice_backend_ended(struct splice_backend *b);
 /* Bytes were passed and not read yet, or are on their way to the socket's queue. */
 bool splice_backend_unread(const struct splice_backend *b);
+
+/* In whose hands a body is. */
+enum splice_hand {
+	SPLICE_HAND_KERNEL, /* look for EPOLLRDHUP of the backend only */
+	SPLICE_HAND_DRAIN,  /* the daemon's once the client is drained (splice_client_await): read nothing before */
+	SPLICE_HAND_DAEMON, /* read on, with EPOLLIN */
+};
+/* Both steps on a flow: offers its rest (f->out is empty; armed the first time, published again
+ * later), and takes it back with its framing. Both count what the kernel moved in f->sent_bytes. */
+enum splice_hand splice_offer(struct splice_backend *b, struct splice_client *c, struct flow *f, uint32_t limit_bytes);
+enum splice_hand splice_retake(struct splice_backend *b, struct flow *f);
 
 /* All that was redirected is in the client's socket, so that the daemon may write, shut down, close. */
 bool splice_client_drained(struct splice_client *c);

@@ -109,6 +109,19 @@ uint64_t splice_cancel(struct splice_backend *b, struct http_framing *framing)
 	return moved;
 }
 
+enum splice_hand splice_retake(struct splice_backend *b, struct flow *f)
+{
+	f->sent_bytes += splice_take(b, &f->framing);
+	return splice_client_drained(b->client) ? SPLICE_HAND_DAEMON : SPLICE_HAND_DRAIN;
+}
+
+enum splice_hand splice_offer(struct splice_backend *b, struct splice_client *c, struct flow *f, uint32_t limit_bytes)
+{
+	int err = b->armed ? splice_publish(b, &f->framing) : splice_arm(b, c, &f->framing, limit_bytes);
+
+	return err ? splice_retake(b, f) : SPLICE_HAND_KERNEL;
+}
+
 bool splice_backend_ended(struct splice_backend *b)
 {
 	/* A packet with data and FIN raises EPOLLRDHUP before the verdict has seen the data. */

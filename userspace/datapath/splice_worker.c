@@ -72,7 +72,7 @@ unsigned splice_worker_drains(struct splice_worker *w)
 		if (tmp != &w->drains && !list_entry(tmp, struct splice_client, link)->draining)
 			break;
 	}
-	return list_empty(&w->drains) ? 0 : due + 1;
+	return list_empty(&w->drains) ? 0 : due ? due : 1;
 }
 
 /* An event that is on its way may be seen here first, so that a flow counts only if it is found
