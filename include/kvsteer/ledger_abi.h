@@ -43,7 +43,7 @@ struct ledger_slot {
 	__s32 client_fd; /* descriptor number, -1 none. Writer: the owner */
 	__s32 upstream_fd; /* descriptor number, -1 none. Writer: the owner */
 	__u64 started_ns; /* CLOCK_MONOTONIC of the take. Writer: the owner */
-	__u64 cookie; /* the owner's own reference (a connection's index). Writer: the owner */
+	__u64 cookie; /* for the owner's own reference; zero in this version. Writer: the owner, at take */
 	__u32 next_free; /* free list link. Writer: the list's exchange */
 	__u32 listed; /* 1 while on a free list. Writer: whoever wins its exchange */
 	__u64 reserved[2]; /* zero */

@@ -199,7 +199,7 @@ METRICS = """kvsteer_requests_total kvsteer_errors_total kvsteer_ttft_seconds kv
     kvsteer_queue_seconds kvsteer_prompt_tokens_total kvsteer_cached_tokens_predicted_total
     kvsteer_cached_tokens_reported_total kvsteer_usage_sampled_total kvsteer_cached_tokens_predicted_sampled_total
     kvsteer_retries_total kvsteer_index_blocks kvsteer_flows kvsteer_datapath_fallback_total kvsteer_pool_saturation
-    kvsteer_build_info""".split()
+    kvsteer_scrape_samples_total kvsteer_scrape_errors_total kvsteer_scrape_seconds kvsteer_build_info""".split()
 
 
 def test_metrics(router, sim):
@@ -236,6 +236,21 @@ def test_metrics(router, sim):
     for name in {b["name"] for b in r.backends().values()}:
         assert m.sum("kvsteer_backend_state", backend=name) == 1
         assert m.sum("kvsteer_backend_cap", backend=name) == 256
+
+
+def test_scrape_metrics(router, sim, backend):
+    """Reads of the backends' own counters: those that gave figures, those that did not and why, their time."""
+    s = sim(nodes=1)
+    r = router([pool(s.urls() + [backend().url], models=["m"], scrape={"interval": "250ms"})])
+    wait_until(lambda: r.metrics().sum("kvsteer_scrape_samples_total") >= 2, 10, "two samples")
+    wait_until(lambda: r.metrics().sum("kvsteer_scrape_errors_total") >= 1, 10, "an error")
+    m = r.metrics()
+    assert {reason: m.sum("kvsteer_scrape_errors_total", reason=reason) > 0
+            for reason in ("refused", "timeout", "status", "unparsable")} == \
+        {"refused": False, "timeout": False, "status": True, "unparsable": False}, m.text
+    assert m.sum("kvsteer_scrape_seconds_count") == \
+        m.sum("kvsteer_scrape_samples_total") + m.sum("kvsteer_scrape_errors_total")
+    assert 0 < m.sum("kvsteer_scrape_seconds_sum") < 10
 
 
 def test_prefix_top(router, sim):

@@ -51,7 +51,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	bool any = false, found;
 	size_t piece;
 	char *p;
-	int code;
 
 	if (size < 2)
 		return 0;
@@ -62,7 +61,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(run(data, size, size + 1, rule) == run(data, size, piece, rule));
 	p = malloc(size ? size : 1);
 	memcpy(p, data, size);
-	sse_is_error_json(p, size, &code);
 	found = http_usage_scan(p, size, &scanned);
 	usage_tail_init(&tail);
 	for (size_t pos = 0; pos < size; pos += piece) {

@@ -16,14 +16,6 @@ void log_set_level(enum log_level level)
 	__atomic_store_n(&log_level_max, level, __ATOMIC_RELAXED);
 }
 
-int log_level_from_name(const char *s)
-{
-	for (unsigned i = 0; i < sizeof(level_names) / sizeof(*level_names); i++)
-		if (!strcmp(s, level_names[i]))
-			return (int)i;
-	return -1;
-}
-
 /* True if the line may go out; *suppressed then says how many did not before it.
  * Counts are approximate under a race of two threads: a line more or less. */
 static int log_site_admit(struct log_site *site, uint64_t second, uint32_t *suppressed)

@@ -10,8 +10,6 @@ enum log_level { LOG_LVL_ERROR, LOG_LVL_WARN, LOG_LVL_INFO, LOG_LVL_DEBUG };
 
 /* Lines above `level` are dropped. Default LOG_LVL_INFO. Any thread. */
 void log_set_level(enum log_level level);
-/* Returns the level named `s` ("error", "warn", "info", "debug") or -1. */
-int log_level_from_name(const char *s);
 
 /* State of one call site: at most LOG_BURST lines a second, the rest counted
  * and reported as `suppressed=N` with the next line that passes. */

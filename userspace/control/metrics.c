@@ -220,6 +220,27 @@ static void metrics_pools(FILE *out, const struct view *v)
 			  v->pools[i].status.index_evictions);
 }
 
+static void metrics_scrapes(FILE *out, const struct view *v)
+{
+	struct gateway_scrape_view s;
+	uint64_t reads;
+
+	gateway_scrape_view(v->gw, &s);
+	prom_family(out, "kvsteer_scrape_samples_total", "counter", "Reads of a backend's own counters that gave figures.");
+	prom_uint(out, "kvsteer_scrape_samples_total", PROM_NONE, s.samples);
+	reads = s.samples;
+	prom_family(out, "kvsteer_scrape_errors_total", "counter",
+		    "Reads that gave none: the backend's figures grow stale, it is routed to all the same.");
+	for (unsigned i = 0; i < GATEWAY_SCRAPE_REASONS; i++) {
+		prom_uint(out, "kvsteer_scrape_errors_total", PROM_LABELS({ "reason", s.errors[i].reason }),
+			  s.errors[i].count);
+		reads += s.errors[i].count;
+	}
+	prom_family(out, "kvsteer_scrape_seconds", "summary", "Time that these reads took, good or bad.");
+	prom_real(out, "kvsteer_scrape_seconds_sum", PROM_NONE, (double)s.duration_ns / (double)NSEC_PER_SEC);
+	prom_uint(out, "kvsteer_scrape_seconds_count", PROM_NONE, reads);
+}
+
 #define SINGLE(family, type, help, value)                                                                              \
 	do {                                                                                                           \
 		prom_family(out, family, type, help);                                                                  \
@@ -269,5 +290,6 @@ void metrics_write(FILE *out, const struct view *v)
 	}
 	sums_free(&m);
 	metrics_pools(out, v);
+	metrics_scrapes(out, v);
 	metrics_process(out, v);
 }

@@ -13,7 +13,7 @@ struct prom_label {
 #define PROM_LABELS(...) ((const struct prom_label[]){ __VA_ARGS__, { NULL, NULL } })
 #define PROM_NONE ((const struct prom_label[]){ { NULL, NULL } })
 
-/* HELP and TYPE; type: "counter", "gauge", "histogram". All samples of a family follow its head. */
+/* HELP and TYPE; type: "counter", "gauge", "histogram", "summary". All samples of a family follow its head. */
 void prom_family(FILE *out, const char *name, const char *type, const char *help);
 void prom_uint(FILE *out, const char *name, const struct prom_label *labels, uint64_t value);
 void prom_real(FILE *out, const char *name, const struct prom_label *labels, double value);

@@ -58,7 +58,7 @@ struct datapath_ops {
 	const char *name;
 	enum datapath_mode mode;
 	/* Offers the rest of the body. 0: the datapath moves it from here and reports
-	 * by events(); -EOPNOTSUPP: the caller goes on pumping. */
+	 * by events(); -EOPNOTSUPP: the caller goes on reading and feeding. */
 	int (*arm)(struct datapath *dp, struct flow *f);
 	/* Takes the flow back; returns when no byte is under way any more. */
 	void (*cancel)(struct datapath *dp, struct flow *f);
@@ -76,8 +76,6 @@ void flow_init(struct flow *f, struct conn *from, struct conn *to, uint8_t body_
  * FLOW_CLIENT_GONE the framing stands behind these bytes all the same, so that the
  * rest can be read with FLOW_DISCARD; if it is at its end, nothing more will come. */
 enum flow_result flow_feed(struct flow *f, const uint8_t *p, uint32_t n);
-/* One read from the backend (into scratch) and its feed. -EAGAIN counts as FLOW_MORE. */
-enum flow_result flow_pump(struct flow *f, uint8_t *scratch, uint32_t scratch_len);
 /* The backend sent FIN or reset (`reset`): FLOW_END if the body may end so, else FLOW_CUT. */
 enum flow_result flow_eof(struct flow *f, bool reset);
 /* Writes what waits in `out` (unless held). FLOW_MORE: all gone or held;

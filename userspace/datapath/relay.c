@@ -121,17 +121,6 @@ enum flow_result flow_feed(struct flow *f, const uint8_t *p, uint32_t n)
 	return status == HTTP_FRAMING_END ? FLOW_END : result;
 }
 
-enum flow_result flow_pump(struct flow *f, uint8_t *scratch, uint32_t scratch_len)
-{
-	ssize_t n = conn_recv(f->from, scratch, scratch_len);
-
-	if (n == -EAGAIN)
-		return f->out.len >= f->out_limit ? FLOW_BLOCKED : FLOW_MORE;
-	if (n <= 0)
-		return flow_eof(f, n < 0);
-	return flow_feed(f, scratch, (uint32_t)n);
-}
-
 enum flow_result flow_eof(struct flow *f, bool reset)
 {
 	struct iovec v[2] = { { 0 }, { (void *)HTTP_CHUNK_LAST, sizeof(HTTP_CHUNK_LAST) - 1 } };

@@ -329,17 +329,6 @@ void fleet_rename(const struct fleet *f, const struct fleet_pool *p, const char 
 	m->served = m->base = model && *model ? model : p->cfg->models.n ? p->cfg->models.v[0] : "";
 }
 
-const struct fleet_backend *fleet_backend_by_row(const struct fleet *f, uint32_t row)
-{
-	for (unsigned i = 0; i < f->npools; i++) {
-		const struct fleet_backend *b = fleet_pool_backend(&f->pools[i], row);
-
-		if (b)
-			return b;
-	}
-	return NULL;
-}
-
 const struct fleet_backend *fleet_pool_backend(const struct fleet_pool *p, uint32_t row)
 {
 	for (unsigned i = 0; i < p->nbackends; i++)

@@ -78,7 +78,6 @@ struct fleet_model {
 struct fleet_pool *fleet_pool_for_model(const struct fleet *f, const char *model, struct fleet_model *m);
 /* The same names in another snapshot of the pool `p`. */
 void fleet_rename(const struct fleet *f, const struct fleet_pool *p, const char *model, struct fleet_model *m);
-/* The backend of this fleet in row `row`, or NULL. */
-const struct fleet_backend *fleet_backend_by_row(const struct fleet *f, uint32_t row);
+/* The backend of this pool in row `row`, or NULL. */
 const struct fleet_backend *fleet_pool_backend(const struct fleet_pool *p, uint32_t row);
 #endif

@@ -41,6 +41,18 @@ struct fleet *gateway_fleet_get(struct gateway *gw);
 
 /* Statistics blocks to sum (n of them: the workers' and one of corrections), valid until gateway_destroy(). */
 struct stats_worker *const *gateway_stats(const struct gateway *gw, unsigned *n);
+/* Reads of the engines' counters since the start: those that gave figures, those that failed, by
+ * reason, and the time that all of them took. Any thread. */
+#define GATEWAY_SCRAPE_REASONS 4
+struct gateway_scrape_view {
+	uint64_t samples;
+	struct {
+		const char *reason;
+		uint64_t count;
+	} errors[GATEWAY_SCRAPE_REASONS];
+	uint64_t duration_ns;
+};
+void gateway_scrape_view(const struct gateway *gw, struct gateway_scrape_view *out);
 uint64_t gateway_start_ns(const struct gateway *gw);
 /* True if one backend at least of some pool is eligible and it does not drain. */
 bool gateway_ready(struct gateway *gw);

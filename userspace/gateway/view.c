@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "gateway/internal.h"
 #include "prompt/prompt.h"
+#include "signals/scraper.h"
 
 struct fleet *gateway_fleet_get(struct gateway *gw)
 {
@@ -24,6 +25,21 @@ struct stats_worker *const *gateway_stats(const struct gateway *gw, unsigned *n)
 {
 	*n = gw->n_workers + 1;
 	return gw->stats;
+}
+
+_Static_assert(GATEWAY_SCRAPE_REASONS == SCRAPE_ERRORS, "every reason of signals/scraper.h");
+
+void gateway_scrape_view(const struct gateway *gw, struct gateway_scrape_view *out)
+{
+	struct scraper_stats s;
+
+	scraper_stats_get(gw->scraper, &s);
+	out->samples = s.samples;
+	out->duration_ns = s.duration_ns;
+	for (unsigned i = 0; i < SCRAPE_ERRORS; i++) {
+		out->errors[i].reason = scrape_error_name((enum scrape_error)i);
+		out->errors[i].count = s.errors[i];
+	}
 }
 
 uint64_t gateway_start_ns(const struct gateway *gw)

@@ -76,29 +76,6 @@ enum http_result http_body_step(struct http_body *b, const char *p, size_t n, st
 	return status == HTTP_FRAMING_END ? HTTP_DONE : HTTP_MORE;
 }
 
-enum http_result http_body_eof(struct http_body *b)
-{
-	return http_framing_eof(&b->framing) == HTTP_FRAMING_END ? HTTP_DONE : body_fault(b);
-}
-
-enum http_result http_body_decode(struct http_body *b, char *p, size_t *n, size_t *used)
-{
-	enum http_result res = HTTP_MORE;
-	size_t in = 0, out = 0;
-	struct http_span s;
-
-	do {
-		res = http_body_step(b, p + in, *n - in, &s);
-		if (s.len && out != in + s.off)
-			memmove(p + out, p + in + s.off, s.len);
-		out += s.len;
-		in += s.consumed;
-	} while (res == HTTP_MORE && in < *n);
-	*n = out;
-	*used = in;
-	return res;
-}
-
 size_t http_chunk_head(char out[HTTP_CHUNK_HEAD_MAX], uint64_t len)
 {
 	static const char hex[] = "0123456789abcdef";

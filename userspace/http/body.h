@@ -28,19 +28,11 @@ void http_body_init(struct http_body *b, enum http_body_kind kind, uint64_t cont
  * while there is some. At HTTP_DONE the span may hold the last payload. */
 enum http_result http_body_step(struct http_body *b, const char *p, size_t n, struct http_span *out);
 
-/* The peer sent FIN. HTTP_DONE if the body may end here, else HTTP_FAULT. */
-enum http_result http_body_eof(struct http_body *b);
-
 /* True if the body is complete. */
 static inline bool http_body_ended(const struct http_body *b)
 {
 	return b->framing.state == HTTP_FS_END;
 }
-
-/* Decodes in place: moves the payload of p[0..*n) to its front. On return *n is
- * the payload length now at p, *used the raw bytes consumed (less than was
- * given only after HTTP_DONE or HTTP_FAULT). */
-enum http_result http_body_decode(struct http_body *b, char *p, size_t *n, size_t *used);
 
 /* Chunked coding for what the router frames itself. A chunk is: header, payload,
  * HTTP_CHUNK_END. */

@@ -130,15 +130,6 @@ static void look_at(struct about *a, const char *p, size_t n)
 		a->code = 0;
 }
 
-bool sse_is_error_json(const char *p, size_t n, int *code)
-{
-	struct about a;
-
-	look_at(&a, p, n < SSE_KEEP ? n : SSE_KEEP);
-	*code = a.code;
-	return a.error;
-}
-
 static bool ends_with(const char *s, size_t n, const char *suffix)
 {
 	size_t k = strlen(suffix);

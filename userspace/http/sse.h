@@ -56,11 +56,6 @@ void sse_init(struct sse_watch *w, enum sse_token_rule rule);
  * none ended here (*used = n). Feed the rest again. */
 int sse_feed(struct sse_watch *w, const char *p, size_t n, size_t *used, struct sse_event *ev);
 
-/* A JSON body or event data: does it begin an error object?
- * `{"error":{...}}`, `{"object":"error"}`, `{"type":"error"}`; *code gets its numeric
- * "code" or 0. Works on a prefix; false if the prefix does not show one. */
-bool sse_is_error_json(const char *p, size_t n, int *code);
-
 /* Cheap watch for later payload: does it hold (part of) a line that is neither
  * empty nor a comment? Byte-split safe through `a`, zero at the start. */
 struct sse_activity {

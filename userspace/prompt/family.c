@@ -7,23 +7,19 @@
 #define LOAD   (PROMPT_FAM_LOAD_ONLY | PROMPT_FAM_POST)
 #define OPAQUE (PROMPT_FAM_LOAD_ONLY | PROMPT_FAM_OPAQUE | PROMPT_FAM_POST)
 
-static const struct {
-	const char *name;
-	unsigned int flags;
-} families[PROMPT_FAMILY_MAX] = {
-	[PROMPT_FAMILY_NONE] = { "none", 0 },
-	[PROMPT_FAMILY_CHAT] = { "chat", KEYED },
-	[PROMPT_FAMILY_COMPLETIONS] = { "completions", KEYED },
-	[PROMPT_FAMILY_RESPONSES] = { "responses", KEYED },
-	[PROMPT_FAMILY_MESSAGES] = { "messages", KEYED | PROMPT_FAM_ANTHROPIC },
-	[PROMPT_FAMILY_INVOCATIONS] = { "invocations", KEYED | PROMPT_FAM_INVOKE },
-	[PROMPT_FAMILY_GENERATE] = { "generate", KEYED },
-	[PROMPT_FAMILY_TOKENS] = { "tokens", KEYED },
-	[PROMPT_FAMILY_LLAMA] = { "llama", KEYED },
-	[PROMPT_FAMILY_OLLAMA] = { "ollama", KEYED },
-	[PROMPT_FAMILY_EMBED] = { "embed", LOAD },
-	[PROMPT_FAMILY_MEDIA] = { "media", OPAQUE },
-	[PROMPT_FAMILY_META] = { "meta", PROMPT_FAM_LOAD_ONLY | PROMPT_FAM_POST | PROMPT_FAM_GET },
+static const unsigned int families[PROMPT_FAMILY_MAX] = {
+	[PROMPT_FAMILY_CHAT] = KEYED,
+	[PROMPT_FAMILY_COMPLETIONS] = KEYED,
+	[PROMPT_FAMILY_RESPONSES] = KEYED,
+	[PROMPT_FAMILY_MESSAGES] = KEYED | PROMPT_FAM_ANTHROPIC,
+	[PROMPT_FAMILY_INVOCATIONS] = KEYED | PROMPT_FAM_INVOKE,
+	[PROMPT_FAMILY_GENERATE] = KEYED,
+	[PROMPT_FAMILY_TOKENS] = KEYED,
+	[PROMPT_FAMILY_LLAMA] = KEYED,
+	[PROMPT_FAMILY_OLLAMA] = KEYED,
+	[PROMPT_FAMILY_EMBED] = LOAD,
+	[PROMPT_FAMILY_MEDIA] = OPAQUE,
+	[PROMPT_FAMILY_META] = PROMPT_FAM_LOAD_ONLY | PROMPT_FAM_POST | PROMPT_FAM_GET,
 };
 
 static const struct path {
@@ -71,12 +67,7 @@ static const struct path {
 
 unsigned int prompt_family_flags(enum prompt_family family)
 {
-	return (unsigned int)family < PROMPT_FAMILY_MAX ? families[family].flags : 0;
-}
-
-const char *prompt_family_name(enum prompt_family family)
-{
-	return (unsigned int)family < PROMPT_FAMILY_MAX ? families[family].name : "none";
+	return (unsigned int)family < PROMPT_FAMILY_MAX ? families[family] : 0;
 }
 
 enum prompt_family prompt_family_of(const char *path, size_t len, unsigned int *flags)
@@ -94,7 +85,7 @@ enum prompt_family prompt_family_of(const char *path, size_t len, unsigned int *
 		if (strlen(e->path) != len || memcmp(e->path, path, len) != 0)
 			continue;
 		if (flags)
-			*flags = e->flags ? e->flags : families[e->family].flags;
+			*flags = e->flags ? e->flags : families[e->family];
 		return e->family;
 	}
 	return PROMPT_FAMILY_NONE;

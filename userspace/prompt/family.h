@@ -33,8 +33,6 @@ enum prompt_family {
 
 /* Flags of a family (PROMPT_FAM_*); 0 for PROMPT_FAMILY_NONE. */
 unsigned int prompt_family_flags(enum prompt_family family);
-/* A short stable name for logs and metrics ("chat", "completions", ...). */
-const char *prompt_family_name(enum prompt_family family);
 
 /* The family of `path[0..len)`: exact match, case-sensitive; a query string ("?...") is ignored.
  * Returns PROMPT_FAMILY_NONE where the table has no such path. `flags`, if not NULL, gets the

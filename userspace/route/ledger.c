@@ -328,12 +328,6 @@ void ledger_set_fds(struct ledger *l, struct ledger_ref ref, int client_fd, int 
 	l->slots[ref.slot].upstream_fd = upstream_fd;
 }
 
-void ledger_set_cookie(struct ledger *l, struct ledger_ref ref, uint64_t cookie)
-{
-	if (ref_word(l, ref))
-		l->slots[ref.slot].cookie = cookie;
-}
-
 uint32_t ledger_in_flight(const struct ledger *l, uint32_t row)
 {
 	return row < BACKENDS_MAX_ROWS ? __atomic_load_n(&l->rows[row].in_flight, __ATOMIC_ACQUIRE) : 0;

@@ -3,7 +3,12 @@
  * point for every path of a request, whatever carries its bytes.
  *
  * Lock-free; any thread may call anything unless said otherwise. The handle
- * is process-local, the memory behind it may be shared and outlive it. */
+ * is process-local, the memory behind it may be shared and outlive it.
+ *
+ * ledger_init() in shared memory, ledger_attach(), ledger_recover(), ledger_set_fds() and
+ * ledger_set_kernel() are for adoption: a process that takes over requests which go on without
+ * it. kvsteerd adopts nothing in this version and lives on ledger_create(); the tests hold
+ * these functions to what the slot's states in kvsteer/ledger_abi.h promise. */
 #ifndef KVSTEER_ROUTE_LEDGER_H
 #define KVSTEER_ROUTE_LEDGER_H
 #include <pthread.h>
@@ -71,7 +76,6 @@ bool ledger_set_kernel(struct ledger *l, struct ledger_ref ref, bool kernel);
 
 /* Writes what a later process needs to adopt the request. Owner only. */
 void ledger_set_fds(struct ledger *l, struct ledger_ref ref, int client_fd, int upstream_fd);
-void ledger_set_cookie(struct ledger *l, struct ledger_ref ref, uint64_t cookie);
 
 /* in_flight of a row. */
 uint32_t ledger_in_flight(const struct ledger *l, uint32_t row);

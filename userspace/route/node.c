@@ -192,14 +192,6 @@ void route_node_result(struct route_pool *pool, uint32_t node, enum route_result
 	pool_unlock(pool);
 }
 
-void route_node_restarted(struct route_pool *pool, uint32_t node, uint64_t now_ns)
-{
-	pool_lock(pool);
-	if (node < pool->n_nodes && pool->node[node].presence == NODE_PRESENT)
-		node_forget(pool, node, now_ns);
-	pool_unlock(pool);
-}
-
 int route_snapshot(struct route_pool *pool, uint32_t node, const struct route_snapshot_in *in, uint64_t now_ns)
 {
 	struct route_event ev = { .kind = ROUTE_EVENT_SNAPSHOT, .node = node, .now_ns = now_ns,

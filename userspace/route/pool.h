@@ -96,7 +96,8 @@ int route_pool_create(struct route_pool **out, const struct route_pool_config *c
 /* As above, with the prefix index in `index_mem` (page aligned, shared as the
  * caller likes, its own). If it holds an index that a former process left
  * intact for the same pool, that is adopted; else a new one is laid into it.
- * route_pool_index_bytes() says how much is wanted; less means fewer blocks. */
+ * route_pool_index_bytes() says how much is wanted; less means fewer blocks.
+ * For adoption, as ledger_attach(): kvsteerd does not call it in this version. */
 int route_pool_create_in(struct route_pool **out, const struct route_pool_config *cfg, struct ledger *ledger,
 			 void *index_mem, size_t index_bytes);
 size_t route_pool_index_bytes(const struct route_pool_config *cfg);
@@ -283,14 +284,12 @@ struct route_snapshot_in {
 	uint32_t max_adapters;          /* 0 unknown */
 	const char *const *adapters;    /* in use now; absence says nothing about residency */
 	uint32_t n_adapters;
-	bool restarted;                 /* its counters went backwards: the cache is empty */
+	bool restarted;                 /* its counters went backwards, the process is new: the cache is empty,
+					 * the node's entries are forgotten, its speed and requests are kept */
 };
 
 /* A fresh reading of `node`. Ignored (-ENOENT) if the node is not configured. */
 int route_snapshot(struct route_pool *pool, uint32_t node, const struct route_snapshot_in *in, uint64_t now_ns);
-/* The node's process is new: its cache is empty. Its entries are forgotten, its
- * speed and requests are kept. */
-void route_node_restarted(struct route_pool *pool, uint32_t node, uint64_t now_ns);
 
 /* ---- operator ------------------------------------------------------------ */
 

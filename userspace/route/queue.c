@@ -167,68 +167,12 @@ static void flow_deactivate(struct queue *q, uint32_t f)
 	idle_append(q, f);
 }
 
-/* ---- the heap of deadlines ---- */
-
-static void timer_set(struct queue *q, uint32_t i, struct queue_entry *e)
-{
-	q->timers[i] = e;
-	e->heap_index = i;
-}
-
-static void timer_fix(struct queue *q, uint32_t i)
-{
-	struct queue_entry *e = q->timers[i];
-
-	while (i && e->deadline_ns < q->timers[(i - 1) / 2]->deadline_ns) {
-		timer_set(q, i, q->timers[(i - 1) / 2]);
-		i = (i - 1) / 2;
-	}
-	for (;;) {
-		uint32_t child = 2 * i + 1;
-
-		if (child >= q->n_timers)
-			break;
-		if (child + 1 < q->n_timers && q->timers[child + 1]->deadline_ns < q->timers[child]->deadline_ns)
-			child++;
-		if (q->timers[child]->deadline_ns >= e->deadline_ns)
-			break;
-		timer_set(q, i, q->timers[child]);
-		i = child;
-	}
-	timer_set(q, i, e);
-}
-
-static void timer_add(struct queue *q, struct queue_entry *e)
-{
-	e->heap_index = NONE;
-	if (!e->deadline_ns)
-		return;
-	timer_set(q, q->n_timers, e);
-	timer_fix(q, q->n_timers++);
-}
-
-static void timer_delete(struct queue *q, struct queue_entry *e)
-{
-	uint32_t i = e->heap_index;
-	struct queue_entry *last;
-
-	if (i == NONE)
-		return;
-	last = q->timers[--q->n_timers];
-	e->heap_index = NONE;
-	if (last != e) {
-		timer_set(q, i, last);
-		timer_fix(q, i);
-	}
-}
-
 /* ---- memory ---- */
 
 /* Grows the arrays to hold `capacity` entries. All or nothing. */
 static int queue_grow(struct queue *q, uint32_t capacity)
 {
 	uint32_t n_flows = capacity + SPARE, n_buckets = 64;
-	struct queue_entry **timers;
 	struct queue_flow *flows;
 	uint32_t *buckets, *active;
 
@@ -237,27 +181,22 @@ static int queue_grow(struct queue *q, uint32_t capacity)
 	flows = malloc(n_flows * sizeof(*flows));
 	active = malloc(n_flows * sizeof(*active));
 	buckets = malloc(n_buckets * sizeof(*buckets));
-	timers = malloc(capacity * sizeof(struct queue_entry *));
-	if (!flows || !active || !buckets || !timers) {
+	if (!flows || !active || !buckets) {
 		free(flows);
 		free(active);
 		free(buckets);
-		free(timers);
 		return -ENOMEM;
 	}
 	if (q->n_flows) {
 		memcpy(flows, q->flows, q->n_flows * sizeof(*flows));
 		memcpy(active, q->active, q->n_active * sizeof(*active));
-		memcpy(timers, q->timers, q->n_timers * sizeof(struct queue_entry *));
 	}
 	free(q->flows);
 	free(q->active);
 	free(q->buckets);
-	free(q->timers);
 	q->flows = flows;
 	q->active = active;
 	q->buckets = buckets;
-	q->timers = timers;
 	q->n_buckets = n_buckets;
 	for (uint32_t i = 0; i < n_buckets; i++)
 		q->buckets[i] = NONE;
@@ -302,7 +241,6 @@ void queue_destroy(struct queue *q)
 	free(q->flows);
 	free(q->active);
 	free(q->buckets);
-	free(q->timers);
 	memset(q, 0, sizeof(*q));
 }
 
@@ -381,7 +319,6 @@ int queue_push(struct queue *q, struct queue_entry *e, uint64_t now_ns)
 			flow->start = vtime;
 		flow_activate(q, e->flow);
 	}
-	timer_add(q, e);
 	q->len++;
 	q->pushed++;
 	return 0;
@@ -398,7 +335,6 @@ static void take_out(struct queue *q, struct queue_entry *e)
 	struct queue_flow *flow = &q->flows[e->flow];
 	bool was_first = flow->first == e;
 
-	timer_delete(q, e);
 	if (e->prev)
 		e->prev->next = e->next;
 	else
@@ -461,7 +397,6 @@ int queue_unpop(struct queue *q, struct queue_entry *e)
 		flow_activate(q, e->flow);
 	else
 		active_fix(q, flow->heap_index);
-	timer_add(q, e);
 	q->len++;
 	q->popped--;
 	return 0;
@@ -474,20 +409,4 @@ bool queue_remove(struct queue *q, struct queue_entry *e)
 	take_out(q, e);
 	q->removed++;
 	return true;
-}
-
-struct queue_entry *queue_expire(struct queue *q, uint64_t now_ns)
-{
-	struct queue_entry *e = q->n_timers ? q->timers[0] : NULL;
-
-	if (!e || e->deadline_ns > now_ns)
-		return NULL;
-	take_out(q, e);
-	q->expired++;
-	return e;
-}
-
-uint64_t queue_next_deadline_ns(const struct queue *q)
-{
-	return q->n_timers ? q->timers[0]->deadline_ns : 0;
 }

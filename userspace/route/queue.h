@@ -22,22 +22,20 @@
 #define QUEUE_RETRY_AFTER_MAX_S 600u
 #define QUEUE_ASSUMED_HOLD_S 5.0 /* of a slot by a request, until there are measurements */
 
-/* A waiting request. The caller zeroes it, sets the first five fields and
+/* A waiting request. The caller zeroes it, sets the first fields and
  * leaves them alone while it waits; the memory must stay in place until the
- * entry was popped, removed or expired. */
+ * entry was popped or removed. */
 struct queue_entry {
 	uint64_t tenant;       /* hash of whatever names the tenant; 0 = none */
 	int priority;          /* clamped to QUEUE_PRIORITY_MIN..MAX */
 	uint32_t cost_tokens;  /* what serving it costs (uncached prompt tokens); 0 counts as 1 */
 	uint64_t arrived_ns;   /* for the caller's queue_seconds; not read here */
-	uint64_t deadline_ns;  /* queue_expire() hands it out from then on; 0: never */
 	void *owner;           /* the caller's */
 
 	/* private to queue.c */
 	struct queue_entry *prev, *next; /* within its flow, arrival order */
 	uint64_t seq;
 	uint32_t flow;
-	uint32_t heap_index;             /* in the deadline heap */
 	bool queued;
 };
 
@@ -46,7 +44,7 @@ struct queue_flow;
 struct queue {
 	uint32_t limit;    /* push refuses from here on */
 	uint32_t len;
-	uint64_t pushed, popped, removed, expired, refused; /* counters, for metrics */
+	uint64_t pushed, popped, removed, refused; /* counters, for metrics */
 
 	/* private to queue.c */
 	uint32_t capacity; /* of the arrays below */
@@ -55,8 +53,6 @@ struct queue {
 	uint32_t *buckets;
 	uint32_t n_buckets;
 	uint32_t *active;             /* heap of flows with waiting entries */
-	struct queue_entry **timers;  /* heap of entries by deadline */
-	uint32_t n_timers;
 	uint32_t idle_head, idle_tail, free_head;
 	uint64_t seq;
 	uint64_t vtime[QUEUE_PRIORITY_MAX - QUEUE_PRIORITY_MIN + 1];
@@ -83,14 +79,9 @@ struct queue_entry *queue_pop(struct queue *q);
  * place that it had, the charge undone. Works beyond the limit by the slots the
  * arrays have spare: returns 0 or -ENOSPC. */
 int queue_unpop(struct queue *q, struct queue_entry *e);
-/* Takes out `e` wherever it is (the client gave up); its tenant is not charged.
+/* Takes out `e` wherever it is (the client gave up, its time is over); its tenant is not charged.
  * Returns true if it waited, false if it was not in the queue. */
 bool queue_remove(struct queue *q, struct queue_entry *e);
-/* Takes out and returns one entry whose deadline is at or before `now_ns`,
- * earliest first, or NULL: call until NULL. */
-struct queue_entry *queue_expire(struct queue *q, uint64_t now_ns);
-/* The earliest deadline waiting, or 0: when to call queue_expire() next. */
-uint64_t queue_next_deadline_ns(const struct queue *q);
 static inline uint32_t queue_len(const struct queue *q)
 {
 	return q->len;

@@ -89,12 +89,6 @@ static void test_levels(void **state)
 	log_error("worst", "x=1");
 	assert_null(strstr(logged(), "hidden"));
 	assert_non_null(strstr(logged(), "event=worst"));
-	assert_int_equal(log_level_from_name("error"), LOG_LVL_ERROR);
-	assert_int_equal(log_level_from_name("warn"), LOG_LVL_WARN);
-	assert_int_equal(log_level_from_name("info"), LOG_LVL_INFO);
-	assert_int_equal(log_level_from_name("debug"), LOG_LVL_DEBUG);
-	assert_int_equal(log_level_from_name("INFO"), -1);
-	assert_int_equal(log_level_from_name(""), -1);
 }
 
 /* A name out of a configuration or an engine's message can't start a line of its own. */

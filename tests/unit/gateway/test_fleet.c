@@ -186,13 +186,12 @@ static void test_rows(void **state)
 		const struct sockaddr_in *sa = (const void *)&a->backends[i].addr;
 
 		assert_ptr_equal(fleet_pool_backend(a, a->backends[i].row), &a->backends[i]);
-		assert_ptr_equal(fleet_backend_by_row(f, a->backends[i].row), &a->backends[i]);
 		assert_null(fleet_pool_backend(b, a->backends[i].row));
 		assert_int_equal(ntohs(sa->sin_port), 9001 + i);
 		assert_int_equal(a->backends[i].addr_len, sizeof(*sa));
 	}
-	assert_ptr_equal(fleet_backend_by_row(f, b->backends[0].row), &b->backends[0]);
-	assert_null(fleet_backend_by_row(f, BACKENDS_MAX_ROWS - 1));
+	assert_ptr_equal(fleet_pool_backend(b, b->backends[0].row), &b->backends[0]);
+	assert_null(fleet_pool_backend(a, BACKENDS_MAX_ROWS - 1));
 	fleet_put(f);
 }
 

@@ -148,7 +148,7 @@ static void __attribute__((unused)) conn_eof(struct conn *c)
 	if (c->state == CONN_HEAD && http_req_started(&c->req))
 		trace_add(c, "MORE");
 	if (c->state == CONN_BODY) {
-		assert_int_equal(http_body_eof(&c->body), HTTP_FAULT);
+		assert_int_equal(http_framing_eof(&c->body.framing), HTTP_FRAMING_ERROR);
 		trace_add(c, ">CUT");
 	}
 	if (c->state == CONN_CLOSED && c->len)

@@ -169,7 +169,7 @@ static void test_error_json(void **state)
 		int code;
 	} json[] = {
 		{ "{\"error\":{\"code\":400,\"message\":\"request (20024 tokens)\"}}", true, 400 },
-		{ " {\n\"error\" : {\"message\":\"a\\\"}\",\"code\":503 }}", true, 503 },
+		{ " { \"error\" : {\"message\":\"a\\\"}\",\"code\":503 }}", true, 503 },
 		{ "{\"detail\":\"Not Found\"}", false, 0 },
 		{ "{\"error\":{\"message\":\"cut her", true, 0 },
 		{ "{\"error\":{\"code\":50", true, 0 },
@@ -180,16 +180,18 @@ static void test_error_json(void **state)
 		{ "{\"code\":500,\"id\":1}", false, 0 },
 		{ "{\"a\":\"\\", false, 0 },
 	};
-	int code;
 
 	for (size_t i = 0; i < sizeof(json) / sizeof(json[0]); i++) {
-		size_t n = strlen(json[i].in);
-		char *p = malloc(n ? n : 1);
+		char text[128];
+		size_t used, n = (size_t)snprintf(text, sizeof(text), "data: %s\n\n", json[i].in);
+		struct sse_watch w;
+		struct sse_event ev;
 
-		memcpy(p, json[i].in, n);
-		assert_int_equal(sse_is_error_json(p, n, &code), json[i].error);
-		assert_int_equal(code, json[i].code);
-		free(p);
+		sse_init(&w, SSE_TOKEN_ANY);
+		assert_int_equal(sse_feed(&w, text, n, &used, &ev), 1);
+		assert_int_equal(used, n);
+		assert_int_equal(ev.kind == SSE_ERROR, json[i].error);
+		assert_int_equal(ev.error_code, json[i].code);
 	}
 }
 

@@ -44,7 +44,7 @@ static void test_paths(void **state)
 		enum prompt_family f = prompt_family_of(rows[i].path, strlen(rows[i].path), NULL);
 
 		if (f != rows[i].family)
-			fail_msg("%s: %s", rows[i].path, prompt_family_name(f));
+			fail_msg("%s: family %d", rows[i].path, f);
 	}
 }
 
@@ -60,7 +60,7 @@ static void test_flags(void **state)
 		/* Keyed or by load, never both; a method is allowed. */
 		assert_true(!(flags & PROMPT_FAM_KEYED) != !(flags & PROMPT_FAM_LOAD_ONLY));
 		assert_true(flags & (PROMPT_FAM_POST | PROMPT_FAM_GET));
-		assert_string_not_equal(prompt_family_name(family), "none");
+		assert_int_not_equal(family, PROMPT_FAMILY_NONE);
 	}
 	assert_true(i > 25);
 	prompt_family_of("/v1/messages", 12, &flags);

@@ -153,6 +153,7 @@ static void a_conversation_goes_on_through_the_other_gateway(void **state)
 
 static void a_restart_empties_the_node_here_too(void **state)
 {
+	const struct route_snapshot_in restarted = { .kv_used = -1, .restarted = true };
 	static struct fx_prompt prompt;
 	struct pair p;
 	struct route_request r;
@@ -164,7 +165,7 @@ static void a_restart_empties_the_node_here_too(void **state)
 	pair_open(&p);
 	node = fx_serve(&p.a, &r);
 	assert_int_equal(match(&p.b, &r, node), 3000);
-	route_node_restarted(p.a.pool, node, p.a.now);
+	assert_int_equal(route_snapshot(p.a.pool, node, &restarted, p.a.now), 0);
 	assert_int_equal(match(&p.b, &r, node), 0);
 	pair_close(&p);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The waiting queue of a pool: order, fairness, bounds, timeouts, Retry-After. */
+/* The waiting queue of a pool: order, fairness, bounds, Retry-After. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -190,46 +190,16 @@ static void test_remove(void **state)
 	assert_int_equal(queue_init(&q, 5), 0);
 	for (int i = 0; i < 5; i++) {
 		e[i] = entry(1, 0, 1);
-		e[i].deadline_ns = (uint64_t)(i + 1) * S;
 		queue_push(&q, &e[i], 1);
 	}
 	assert_true(queue_remove(&q, &e[2]));
 	assert_false(queue_remove(&q, &e[2]));
 	assert_true(queue_remove(&q, &e[0]));
 	assert_true(queue_remove(&q, &e[4]));
-	assert_int_equal(queue_next_deadline_ns(&q), 2 * S);
 	assert_ptr_equal(queue_pop(&q), &e[1]);
 	assert_ptr_equal(queue_pop(&q), &e[3]);
 	assert_null(queue_pop(&q));
-	assert_int_equal(queue_next_deadline_ns(&q), 0);
 	assert_int_equal(q.removed, 3);
-	queue_destroy(&q);
-}
-
-static void test_expire_in_order(void **state)
-{
-	static const uint64_t deadline[] = { 5 * S, 1 * S, 0, 3 * S, 1 * S };
-	struct queue_entry e[5], *got;
-	struct queue q;
-
-	assert_int_equal(queue_init(&q, 5), 0);
-	for (int i = 0; i < 5; i++) {
-		e[i] = entry((uint64_t)i, 0, 1);
-		e[i].deadline_ns = deadline[i];
-		queue_push(&q, &e[i], 1);
-	}
-	assert_int_equal(queue_next_deadline_ns(&q), 1 * S);
-	assert_null(queue_expire(&q, S - 1));
-	got = queue_expire(&q, S);
-	assert_true(got == &e[1] || got == &e[4]);
-	got = queue_expire(&q, S);
-	assert_true(got == &e[1] || got == &e[4]);
-	assert_null(queue_expire(&q, S));
-	assert_ptr_equal(queue_expire(&q, 9 * S), &e[3]);
-	assert_ptr_equal(queue_expire(&q, 9 * S), &e[0]);
-	assert_null(queue_expire(&q, UINT64_MAX)); /* without a deadline: never */
-	assert_ptr_equal(queue_pop(&q), &e[2]);
-	assert_int_equal(q.expired, 4);
 	queue_destroy(&q);
 }
 
@@ -270,7 +240,6 @@ static void test_limit_changes_under_way(void **state)
 	assert_int_equal(queue_init(&q, 10), 0);
 	for (; n < 10; n++) {
 		e[n] = entry((uint64_t)n, n % 3, 7);
-		e[n].deadline_ns = S;
 		assert_int_equal(queue_push(&q, &e[n], 1), 0);
 	}
 	assert_int_equal(queue_set_limit(&q, 2), 0);
@@ -334,7 +303,6 @@ static void test_random_against_model(void **state)
 			int err;
 
 			e[i] = entry((uint64_t)(rand() % 7), rand() % 4, (uint32_t)(rand() % 300));
-			e[i].deadline_ns = rand() % 3 ? now + (uint64_t)rand() % 20000 : 0;
 			err = queue_push(&q, &e[i], now);
 			assert_int_equal(err, len >= N - 10 ? -ENOSPC : 0);
 			if (!err) {
@@ -356,15 +324,10 @@ static void test_random_against_model(void **state)
 				assert_ptr_equal(queue_peek(&q), got);
 				got = NULL;
 			}
-		} else if (op < 9) {
+		} else {
 			assert_int_equal(queue_remove(&q, &e[i]), in[i]);
 			if (in[i])
 				got = &e[i];
-		} else {
-			got = queue_expire(&q, now);
-			for (int k = 0; k < N; k++)
-				if (in[k] && &e[k] != got && e[k].deadline_ns && !got)
-					assert_true(e[k].deadline_ns > now);
 		}
 		if (got) {
 			assert_true(in[got - e]);
@@ -479,7 +442,6 @@ int main(void)
 		cmocka_unit_test(test_no_credit_for_absence),
 		cmocka_unit_test(test_bounded),
 		cmocka_unit_test(test_remove),
-		cmocka_unit_test(test_expire_in_order),
 		cmocka_unit_test(test_unpop),
 		cmocka_unit_test(test_limit_changes_under_way),
 		cmocka_unit_test(test_tenants_without_end),
