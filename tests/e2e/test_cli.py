@@ -80,8 +80,11 @@ def test_reference_page_is_current():
         assert run("kvsteerd", "--config-reference").stdout == f.read()
 
 
+MAN = {"kvsteerd": 8, "kvsteerctl": 8, "kvsteer-gpusim": 1, "kvsteer-load": 1}
+
+
 def man_text(name):
-    with open(os.path.join(ROOT, "docs", name + ".8")) as f:
+    with open(os.path.join(ROOT, "docs", "%s.%d" % (name, MAN[name]))) as f:
         text = f.read()
     text = re.sub(r"\\f.", "", text).replace("\\-", "-")
     # macros that mix fonts put their words together without blanks
@@ -89,9 +92,10 @@ def man_text(name):
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("program", ["kvsteerd", "kvsteerctl"])
+@pytest.mark.parametrize("program", sorted(MAN))
 def test_help_and_man_page_agree(program):
-    """Every option of --help is in the man page, and the other way round; so are kvsteerctl's commands."""
+    """Every option of --help is in the man page, and the other way round; so are kvsteerctl's commands, the
+    simulator's faults and the names of workloads."""
     help_text, man = run(program, "--help").stdout, man_text(program)
     options = lambda text: set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
     assert options(help_text) and options(help_text) == options(man)
@@ -100,6 +104,23 @@ def test_help_and_man_page_agree(program):
         assert len(commands) >= 11
         for command in commands:
             assert re.search(r"^(\.B )?%s\b" % command, man, re.M), command
+
+
+def section(man, name):
+    return man.split("\n.SH %s\n" % name)[1].split("\n.SH ")[0]
+
+
+def test_names_in_help_and_man_pages_agree():
+    """What an option takes is told in both places, name by name: kinds of fault, workloads."""
+    told = run("kvsteer-gpusim", "--help").stdout.split("Kinds of fault:")[1].split("\n\n")[0]
+    kinds = re.findall(r"(?<=  )([a-z0-9-]+)  +(?=\S)", told)
+    man = section(man_text("kvsteer-gpusim"), "FAULTS")
+    assert len(kinds) == 11 and sorted(kinds) == sorted(re.findall(r"^\.B (.*)$", man, re.M))
+    text = re.search(r"^  --workload W +(.*)$", run("kvsteer-load", "--help").stdout, re.M).group(1)
+    workloads = re.findall(r"[a-z0-9]+", text.replace(" or trace:FILE", ""))
+    man = section(man_text("kvsteer-load"), "WORKLOADS")
+    assert len(workloads) == 7 and workloads == re.findall(r"^\.B (.*)$", man, re.M)
+    assert ".BI trace: FILE" in section(open(os.path.join(ROOT, "docs", "kvsteer-load.1")).read(), "WORKLOADS")
 
 
 def test_kvsteerctl_usage(tmp_path):
