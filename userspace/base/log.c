@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log_format.h"
 
 static const char *const level_names[] = { "error", "warn", "info", "debug" };
 static enum log_level log_level_max = LOG_LVL_INFO;
@@ -48,11 +49,8 @@ void log_emit(struct log_site *site, enum log_level level, const char *event, co
 	if (!log_site_admit(site, wall / NSEC_PER_SEC, &suppressed))
 		return;
 	va_start(ap, fmt);
-	vsnprintf(body, sizeof(body), fmt, ap);
+	log_format(body, sizeof(body), fmt, ap);
 	va_end(ap);
-	for (char *p = body; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
 	sec = (time_t)(wall / NSEC_PER_SEC);
 	gmtime_r(&sec, &tm);
 	n = snprintf(line, sizeof(line) - 1, "%04d-%02d-%02dT%02d:%02d:%02d.%03uZ level=%s event=%s%s%s",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* The daemon's own log: one line per event on stderr, `key=value` after a
- * stable event name, rate limited per call site. Never prompt text, never a
+ * stable event name, values quoted where they need it (base/log_format.h), rate limited per call site. Never prompt text, never a
  * credential. (The access log is the gateway's: gateway/access_log.h.) */
 #ifndef KVSTEER_BASE_LOG_H
 #define KVSTEER_BASE_LOG_H

@@ -7,12 +7,14 @@
 
 #include <cmocka.h>
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/log_format.h"
 
 static FILE *sink;
 static int saved;
@@ -105,6 +107,95 @@ static void test_one_line_whatever_the_text(void **state)
 		assert_true(*p == '\n' ? !p[1] : (unsigned char)*p >= 0x20 && *p != 0x7f);
 }
 
+__attribute__((format(printf, 2, 3))) static const char *formatted(size_t cap, const char *fmt, ...)
+{
+	static char out[2048];
+	va_list ap;
+	size_t n;
+
+	memset(out, '#', sizeof(out));
+	va_start(ap, fmt);
+	n = log_format(out, cap, fmt, ap);
+	va_end(ap);
+	assert_int_equal(strlen(out), n);
+	assert_true(n < cap);
+	assert_int_equal(out[cap], '#');
+	return out;
+}
+
+/* A value stays one value whatever it holds: a message that quotes what it was given
+ * (error="...bogus: "bogus"...") could not be told apart from what follows. */
+static void test_values_are_quoted(void **state)
+{
+	static const struct {
+		const char *value, *bare, *in_quotes; /* with key=%s and with key="%s" */
+	} rows[] = {
+		{ "plain", "plain", "\"plain\"" },
+		{ "10.0.0.1:80", "10.0.0.1:80", "\"10.0.0.1:80\"" },
+		{ "a=b", "a=b", "\"a=b\"" },
+		{ "", "\"\"", "\"\"" },
+		{ "two words", "\"two words\"", "\"two words\"" },
+		{ "a \"b\" c", "\"a \\\"b\\\" c\"", "\"a \\\"b\\\" c\"" },
+		{ "\"", "\"\\\"\"", "\"\\\"\"" },
+		{ "a\\", "\"a\\\\\"", "\"a\\\\\"" },
+		{ "line\nbreak\033[1m", "\"line?break?[1m\"", "\"line?break?[1m\"" },
+		{ "caf\xc3\xa9", "caf\xc3\xa9", "\"caf\xc3\xa9\"" },
+		{ "x level=error", "\"x level=error\"", "\"x level=error\"" },
+	};
+	char want[256];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		snprintf(want, sizeof(want), "a=1 key=%s b=2", rows[i].bare);
+		assert_string_equal(formatted(1000, "a=%d key=%s b=%u", 1, rows[i].value, 2u), want);
+		snprintf(want, sizeof(want), "a=1 key=%s said so", rows[i].in_quotes);
+		assert_string_equal(formatted(1000, "a=%d key=\"%s\" said so", 1, rows[i].value), want);
+	}
+	/* A value of several parts is one, too. */
+	assert_string_equal(formatted(1000, "at=%s:%u x=%s", "my host", 80u, "y"), "at=\"my host:80\" x=y");
+	assert_string_equal(formatted(1000, "why=\"no %s here\" n=%d", "\"file\"", 3), "why=\"no \\\"file\\\" here\" n=3");
+}
+
+/* What comes out of every conversion is what printf makes of it. */
+static void test_conversions(void **state)
+{
+	char want[256];
+
+#define SAME(...)                                                       \
+	do {                                                            \
+		snprintf(want, sizeof(want), __VA_ARGS__);              \
+		assert_string_equal(formatted(1000, __VA_ARGS__), want); \
+	} while (0)
+	SAME("a=%d b=%i c=%u d=%x e=%X", -1, INT32_MIN, UINT32_MAX, 0xabcu, 0xdefu);
+	SAME("a=%ld b=%lu c=%lld d=%llu e=%zu", LONG_MIN, ULONG_MAX, LLONG_MIN, ULLONG_MAX, SIZE_MAX);
+	SAME("a=%hd b=%hhu c=%jd", (short)-3, (unsigned char)200, INTMAX_MIN);
+	SAME("a=%05d c=%+d d=%016llx, %-4dX", 42, 8, 0x1234ull, 7);
+	SAME("a=%.1f b=%.3f c=%g d=%e e=%f", 1.25, -2.0, 1e-9, 12345.678, 0.5);
+	SAME("a=%.3s b=%.*s c=%s d=%c", "abcdef", 2, "xyz", "w", 'q');
+	SAME("a=%p 100%% done b=%d%%", (void *)0x1234, 5);
+	SAME("no values at all");
+	SAME("%s first", "word");
+}
+
+/* Cut anywhere: ended by NUL, quotes closed, no half of an escape, nothing written behind. */
+static void test_cut_at_any_length(void **state)
+{
+	const char *whole = "error=\"say \\\"hi\\\" \\\\ end\" n=12";
+
+	assert_string_equal(formatted(1000, "error=%s n=%d", "say \"hi\" \\ end", 12), whole);
+	for (size_t cap = 8; cap < strlen(whole) + 2; cap++) {
+		const char *got = formatted(cap, "error=%s n=%d", "say \"hi\" \\ end", 12);
+		unsigned quotes = 0;
+
+		for (const char *p = got; *p; p++) {
+			if (*p == '\\')
+				assert_true(*++p == '"' || *p == '\\');
+			else
+				quotes += *p == '"';
+		}
+		assert_int_equal(quotes % 2, 0);
+	}
+}
+
 static void test_long_text_is_cut(void **state)
 {
 	char *big = malloc(100001);
@@ -153,6 +244,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_fields, capture, release),
 		cmocka_unit_test_setup_teardown(test_levels, capture, release),
 		cmocka_unit_test_setup_teardown(test_one_line_whatever_the_text, capture, release),
+		cmocka_unit_test(test_values_are_quoted),
+		cmocka_unit_test(test_conversions),
+		cmocka_unit_test(test_cut_at_any_length),
 		cmocka_unit_test_setup_teardown(test_long_text_is_cut, capture, release),
 		cmocka_unit_test_setup_teardown(test_flood_is_counted, capture, release),
 	};
