@@ -203,8 +203,9 @@ static int check_backend_names(struct loader *l, struct config *cfg)
 		return load_fail(l, load_mark_find(l, &cfg->pools),
 				 "%zu backends in all pools together; allowed: at most %d", total,
 				 CONFIG_MAX_BACKENDS_TOTAL);
-	unnamed = calloc(total, sizeof(struct config_backend *));
-	names = calloc(total, sizeof(*names));
+	/* A file without a backend was refused before this; the analyser does not know. */
+	unnamed = calloc(total ? total : 1, sizeof(struct config_backend *));
+	names = calloc(total ? total : 1, sizeof(*names));
 	for (unsigned i = 0; unnamed && names && i < cfg->n_pools; i++)
 		for (unsigned j = 0; j < cfg->pools[i].n_backends; j++) {
 			struct config_backend *b = (struct config_backend *)&cfg->pools[i].backends[j];
