@@ -42,7 +42,8 @@ UNIT_SRC  := $(wildcard tests/unit/*/test_*.c)
 BPF_TESTS := $(patsubst tests/bpf/%.c,$(B)/tests/bpf/%,$(wildcard tests/bpf/test_*.c))
 UNIT_BIN  := $(UNIT_SRC:tests/unit/%.c=$(B)/tests/%) $(BPF_TESTS)
 
-.PHONY: all help deps demo test unit e2e bench bench-sim bench-trace bench-wrk2 soak fuzz tidy asan clean compile_commands.json docs check-docs
+.PHONY: all help deps demo test unit e2e bench bench-sim bench-trace bench-wrk2 soak fuzz tidy asan clean compile_commands.json docs check-docs \
+	replay replay-quick replay-check
 .DEFAULT_GOAL := all
 
 all: $(BINS) ## build everything into build/bin
@@ -175,6 +176,18 @@ realfleet-profile: ## measure `profile` and `kv_tokens` of a real engine: PROFIL
 	@mkdir -p build/realfleet
 	@ENGINE='$(ENGINE)' MODEL='$(MODEL)' python3 tools/realfleet/profile.py $(or $(PROFILE),llamacpp) \
 	   --output build/realfleet/profile-$(or $(PROFILE),llamacpp).yaml
+
+TRACE :=
+REPLAY = nice -n 19 $(B)/bin/kvsteer-replay
+replay-quick: $(B)/bin/kvsteer-replay ## policies on the simulated fleet: regret and capacity in a minute
+	@$(REPLAY) regret --quick && $(REPLAY) capacity --quick
+
+replay: $(B)/bin/kvsteer-replay ## all policies and workloads, about an hour (TRACE=FILE: a Mooncake conversation trace)
+	@$(REPLAY) regret $(if $(TRACE),--trace $(TRACE)) && $(REPLAY) capacity && $(REPLAY) scaling
+	@$(REPLAY) picture --out docs/ttft-support.svg
+
+replay-check: $(B)/bin/kvsteer-replay ## the replay against reference figures of an independent simulator
+	@$(REPLAY) check
 
 asan: ## everything again with ASAN and UBSAN, then the tests
 	@$(MAKE) --no-print-directory B=build/asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \

@@ -8,9 +8,10 @@
 
 #define LEAST_SHARE 0.02 /* of the workload's rate: below that a policy has no capacity */
 #define FIRST_STEP 1.3
-#define WARMUP_S 100     /* of every workload but traces: the reference's capacity of chat asks for it */
 #define MEASURE_S 100
 #define QUICK_S 50
+#define AHEAD 1.08       /* a policy may fail at a rate by bad luck and hold at a higher one: ... */
+#define AHEADS 2         /* ... the largest counts */
 
 static bool holds(const struct replay_ask *a, const struct replay_workload *w, const struct replay_policy *p, double rate)
 {
@@ -24,7 +25,6 @@ static bool holds(const struct replay_ask *a, const struct replay_workload *w, c
 		r.seed += s;
 		r.limit_s = REPLAY_CAPACITY_LIMIT_S;
 		if (w->content != REPLAY_TRACE) {
-			r.warmup_s = a->warmup > 0 ? a->warmup : WARMUP_S;
 			r.measure_s = a->seconds > 0 ? a->seconds : a->quick ? QUICK_S : MEASURE_S;
 		}
 		if (replay_run(&r, &f) < 0 || f.gave_up || !(f.ttft_p99_s < REPLAY_CAPACITY_LIMIT_S))
@@ -33,10 +33,25 @@ static bool holds(const struct replay_ask *a, const struct replay_workload *w, c
 	return true;
 }
 
+/* Between a rate that holds and one that does not. */
+static double bisect(const struct replay_ask *a, const struct replay_workload *w, const struct replay_policy *p,
+		     double good, double bad, double precision)
+{
+	while (bad > good * (1 + precision)) {
+		double middle = sqrt(good * bad);
+
+		if (holds(a, w, p, middle))
+			good = middle;
+		else
+			bad = middle;
+	}
+	return good;
+}
+
 double replay_capacity_of(const struct replay_ask *a, const struct replay_workload *w, const struct replay_policy *p)
 {
 	double precision = a->quick && a->precision == 0.01 ? 0.05 : a->precision, step = FIRST_STEP;
-	double good = a->rate > 0 ? a->rate : w->rate, bad, middle;
+	double good = a->rate > 0 ? a->rate : w->rate, bad, ahead;
 
 	if (holds(a, w, p, good)) {
 		for (bad = good * step; holds(a, w, p, bad); bad = good * step)
@@ -48,12 +63,15 @@ double replay_capacity_of(const struct replay_ask *a, const struct replay_worklo
 				return 0;
 		}
 	}
-	while (bad > good * (1 + precision)) {
-		middle = sqrt(good * bad);
-		if (holds(a, w, p, middle))
-			good = middle;
-		else
-			bad = middle;
+	good = bisect(a, w, p, good, bad, precision);
+	ahead = good;
+	for (int i = 0; i < AHEADS && !a->quick; i++) {
+		ahead *= AHEAD;
+		if (!holds(a, w, p, ahead))
+			continue;
+		good = bisect(a, w, p, ahead, ahead * AHEAD, precision);
+		ahead = good;
+		i = -1;
 	}
 	return good;
 }
