@@ -123,7 +123,7 @@ def fresh(p, backend_port, work):
     f = peers.Proxy(p.name, p.port + 10, backend_port, p.tool)
     f.start(work, PROXY_CORE)
     try:
-        client("request_client", "--port", f.port, "--connections", 4, "--bytes", 2048, "--rate", 200, "--seconds", .3)
+        client("request_client", "--port", f.port, "--connections", 16, "--bytes", 2048, "--rate", 200, "--seconds", .3)
         yield f
     finally:
         f.stop()

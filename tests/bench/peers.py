@@ -6,7 +6,7 @@ import subprocess
 
 import fleet
 
-BACKENDS = 4
+BACKENDS = 8
 
 
 def pin(core):
@@ -131,7 +131,8 @@ class Proxy:
             argv = [self.tool, "-p", work, "-c",
                     self._write(work, "nginx.conf", NGINX.format(port=self.port, servers=servers, dir=work))]
         elif self.name == "kvsteer":
-            text = fleet.gateway_config(self.port, [f"127.0.0.1:{p}" for p in ports], "cost", extra="workers: 1\n")
+            text = fleet.gateway_config(self.port, [f"127.0.0.1:{p}" for p in ports], "cost",
+                                        extra_pool="    concurrency_threshold: 1024\n", extra="workers: 1\n")
             argv, ready = [self.tool, "-c", self._write(work, "kvsteer.yaml", text)], "event=started"
         else:
             argv, ready = [self.tool, "--port", str(self.port), "--to", str(ports[0]), "--ports", str(BACKENDS)], "ready"
