@@ -158,7 +158,7 @@ def test_stream_before_the_end_of_the_request(router, backend):
         p.send(chunk(sse_event("word")) + chunk(SSE_DONE) + LAST_CHUNK)
 
     b = backend(on_head=early)
-    r = router([b.url], limits={"scan": "64KiB"})
+    r = router([b.url], limits={"scan": "64KiB"}, timeouts={"head_hold": "200ms"})
     c = Client(r.port)
     body = chat_body("x" * 300000, stream=True)
     c.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body[:200000])
