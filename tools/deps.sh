@@ -5,6 +5,8 @@
 #   tools/deps.sh            build, run, test
 #   tools/deps.sh build      build and run only
 #   tools/deps.sh bench      build, and the proxies that `make bench` compares with
+#   tools/deps.sh tidy       build, and clang-tidy
+#   tools/deps.sh fuzz       build, and the runtime of libFuzzer and the sanitizers for clang
 #   tools/deps.sh check      change nothing; exit 1 and list what is missing
 #
 # Debian 12 and 13, Ubuntu 24.04 (best effort). Run as root.
@@ -19,13 +21,22 @@ TEST="libcmocka-dev llvm python3 python3-venv curl iproute2 procps wrk"
 
 BENCH="python3 haproxy nginx"
 
+# Of the clang that `clang` is, or would be.
+clang_major() {
+	{
+		clang -dumpversion 2>/dev/null || apt-cache depends clang | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p'
+	} | sed 's/[.].*//' | head -n 1
+}
+
 what=${1:-all}
 case $what in
 all) want="$BUILD $TEST" ;;
 build) want=$BUILD ;;
 bench) want="$BUILD $BENCH" ;;
+tidy) want="$BUILD clang-tidy" ;;
+fuzz) want="$BUILD libclang-rt-$(clang_major)-dev" ;;
 check) want="$BUILD $TEST" ;;
-*) echo "usage: $0 [all|build|bench|check]" >&2; exit 2 ;;
+*) echo "usage: $0 [all|build|bench|tidy|fuzz|check]" >&2; exit 2 ;;
 esac
 
 have() { dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }
