@@ -222,7 +222,11 @@ class Router(Process):
             "listeners": [{"address": "127.0.0.1:%d" % self.port}],
             "admin": {"address": "127.0.0.1:%d" % self.admin_port, "socket": self.socket},
             "log": {"access": self.access_path},
+            "bpf": {"instance": "test-%d" % self.port},
         }
+        # The same tests over either datapath: KVSTEER_DATAPATH=splice|relay.
+        if os.environ.get("KVSTEER_DATAPATH"):
+            cfg["datapath"] = os.environ["KVSTEER_DATAPATH"]
         for key, value in config.items():
             if isinstance(value, dict) and isinstance(cfg.get(key), dict):
                 cfg[key].update(value)
@@ -295,6 +299,8 @@ class Router(Process):
             flying = m.values("kvsteer_in_flight")
             assert flying and all(v == 0 for v in flying), "in_flight %r" % flying
             assert m.sum("kvsteer_queue_length") == 0, "queue not empty"
+            assert m.sum("kvsteer_flows") == 0, "flows"
+            assert m.sum("kvsteer_splice_sweep_rescued_total") == 0, "an event of the kernel datapath was missed"
             s = self.status()
             assert all(b["in_flight"] == 0 for p in s["pools"] for b in p["backends"]), s
             assert s["ledger"] == {"live_slots": 0, "in_flight": 0, "refused_releases": 0}, s["ledger"]

@@ -34,7 +34,7 @@ def test_check_good(tmp_path):
 @pytest.mark.parametrize("text,where,says", [
     ("workers: 0\n" + GOOD, "1:10", 'workers: "0": out of range; allowed: 1..64, or auto'),
     ("polls: 3\n" + GOOD, "1:1", 'polls: "polls": unknown key; did you mean "pools"?'),
-    ("datapath: splice\n" + GOOD, "1:11", "not in this version"),
+    (GOOD + "    request_splice: full\n", "3:21", "not in this version"),
     (GOOD.replace("http:", "https:"), "2:16", "https: not in this version"),
     ("pools: {", "2:1", "not YAML"),
     ("", "1:1", "the file is empty"),

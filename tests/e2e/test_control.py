@@ -60,7 +60,7 @@ def test_status_shape(router, backend, gated):
     s = r.status()
     for key in ("version", "router_pid", "supervisor_pid", "uptime_s", "datapath", "flows", "connections", "queued", "pools"):
         assert key in s
-    assert s["router_pid"] == r.pid and s["datapath"]["mode"] == "relay" and s["datapath"]["reason"]
+    assert s["router_pid"] == r.pid and s["datapath"]["mode"] in ("splice", "relay") and s["datapath"]["reason"]
     assert [(p["name"], p["policy"]) for p in s["pools"]] == [("one", "cost"), ("two", "round_robin")]
     b = s["pools"][0]["backends"][0]
     for key in ("name", "address", "state", "cap", "in_flight", "waiting", "running", "kv_used", "stale", "hit_predicted",
@@ -199,6 +199,8 @@ METRICS = """kvsteer_requests_total kvsteer_errors_total kvsteer_ttft_seconds kv
     kvsteer_queue_seconds kvsteer_prompt_tokens_total kvsteer_cached_tokens_predicted_total
     kvsteer_cached_tokens_reported_total kvsteer_usage_sampled_total kvsteer_cached_tokens_predicted_sampled_total
     kvsteer_retries_total kvsteer_index_blocks kvsteer_flows kvsteer_datapath_fallback_total kvsteer_pool_saturation
+    kvsteer_splice_up kvsteer_splice_answers_total kvsteer_splice_ended_total kvsteer_splice_takeovers_total
+    kvsteer_splice_lost_events_total kvsteer_splice_sweep_rescued_total
     kvsteer_scrape_samples_total kvsteer_scrape_errors_total kvsteer_scrape_seconds kvsteer_build_info""".split()
 
 

@@ -154,12 +154,18 @@ struct config_pool {
 	unsigned n_backends;
 };
 
+struct config_bpf {
+	const char *pin;
+	const char *instance;
+};
+
 struct config {
 	const char *file; /* "" where it came from a buffer without a name */
 	const struct config_listener *listeners;
 	unsigned n_listeners;
 	struct config_admin admin;
 	enum config_datapath datapath;
+	struct config_bpf bpf;
 	unsigned workers; /* 0: one per core */
 	struct config_log log;
 	bool response_headers;

@@ -45,7 +45,8 @@ const struct schema_value schema_engines[] = {
 const struct schema_value schema_datapaths[] = {
 	{ "auto", CONFIG_DATAPATH_AUTO, 0, "the fastest that this version and kernel have" },
 	{ "relay", CONFIG_DATAPATH_RELAY, 0, "the daemon carries every byte" },
-	{ "splice", CONFIG_DATAPATH_SPLICE, SCHEMA_LATER, "the kernel moves the answers' bytes" },
+	{ "splice", CONFIG_DATAPATH_SPLICE, 0,
+	  "the kernel moves the answers' bytes; no start without it" },
 	{ NULL, 0, 0, NULL },
 };
 static const struct schema_value log_formats[] = {
@@ -328,6 +329,17 @@ static const struct schema_key pool_keys[] = {
 static const struct schema_key pool_item = { "", SCHEMA_MAP, .size = sizeof(struct config_pool),
 	  .sub = pool_keys };
 
+#define T struct config_bpf
+static const struct schema_key bpf_keys[] = {
+	{ "pin", SCHEMA_FILE, FIELD(pin), RANGE(2, 100), .def = "/sys/fs/bpf/kvsteer",
+	  .doc = "Directory on a BPF file system. Where that is not possible the maps have no names there, and a "
+	  "warning says so." },
+	{ "instance", SCHEMA_LABEL, FIELD(instance), RANGE(1, 64), .def = "default",
+	  .doc = "The pins lie in `pin`/`instance`/v1/: one for each kvsteerd of a host." },
+	{ NULL },
+};
+#undef T
+
 #define T struct config
 static const struct schema_key root_keys[] = {
 	{ "listeners", SCHEMA_LIST, FIELD(listeners), COUNT(n_listeners), .item = &listener_item,
@@ -355,7 +367,7 @@ static const struct schema_key root_keys[] = {
 	{ "limits", SCHEMA_MAP, FIELD(limits), .sub = limit_keys, .doc = "Nothing is unbounded." },
 	{ "timeouts", SCHEMA_MAP, FIELD(timeouts), .sub = timeout_keys,
 	  .doc = "Each has its answer to the client." },
-	{ "bpf", SCHEMA_MAP, LATER, .doc = "Where BPF maps are pinned." },
+	{ "bpf", SCHEMA_MAP, FIELD(bpf), .sub = bpf_keys, .doc = "The kernel datapath's maps." },
 	{ "pools", SCHEMA_LIST, .flags = SCHEMA_REQUIRED, FIELD(pools), COUNT(n_pools), .item = &pool_item,
 	  RANGE(1, CONFIG_MAX_POOLS),
 	  .doc = "Sets of backends that serve the same models." },

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 #include "control/daemon.h"
+#include "gateway/splice_view.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -148,6 +149,7 @@ static int daemon_signal_fd(void)
 int daemon_run(const char *config_file, int argc, char **argv)
 {
 	struct daemon d = { 0 };
+	struct gateway_splice_view splice;
 	struct admin *admin = NULL;
 	char err[1024] = "", *file = strdup(config_file);
 	int r, signal_fd = -1, code = 1;
@@ -175,8 +177,9 @@ int daemon_run(const char *config_file, int argc, char **argv)
 		snprintf(err, sizeof(err), "cannot start the workers: %s", strerror(-r));
 		goto cleanup;
 	}
-	log_info("started", "version=%s pid=%d listeners=%u pools=%u datapath=relay", KVSTEER_VERSION, (int)getpid(),
-		 d.cfg->n_listeners, d.cfg->n_pools);
+	gateway_splice_view(d.gw, &splice);
+	log_info("started", "version=%s pid=%d listeners=%u pools=%u datapath=%s", KVSTEER_VERSION, (int)getpid(),
+		 d.cfg->n_listeners, d.cfg->n_pools, splice.on ? "splice" : "relay");
 	daemon_loop(&d, admin, signal_fd);
 	code = d.draining && !d.cut ? 0 : 1;
 	log_info("stopped", "code=%d", code);

@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/utsname.h>
 
 #include "control/daemon.h"
 #include "control/json.h"
 #include "control/status.h"
 #include "control/view.h"
+#include "gateway/splice_view.h"
 
 static void doctor_row(struct json *j, const char *check, const char *result, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
@@ -95,10 +95,32 @@ static void doctor_pool(struct json *j, const struct view_pool *p)
 		p->status.n_eligible, p->n_backends, excluded, draining, full, stale, *first ? "; first: " : "", first);
 }
 
+/* Every condition of the kernel datapath, and what came of them at the start. */
+static void doctor_splice(struct json *j, const struct view *v)
+{
+	static const char *const results[] = { "ok", "warn", "fail" };
+	enum config_datapath wanted = v->fleet->cfg->datapath;
+	struct splice_probe p[SPLICE_PROBES_MAX];
+	struct gateway_splice_view s;
+	unsigned n = splice_probe_all(p, v->fleet->cfg->bpf.pin);
+
+	gateway_splice_view(v->gw, &s);
+	for (unsigned i = 0; i < n; i++)
+		/* what the relay does not need is no fault of it */
+		doctor_row(j, p[i].name, wanted == CONFIG_DATAPATH_RELAY && p[i].result == SPLICE_PROBE_FAIL ? "warn" :
+			   results[p[i].result], "%s%s%s", p[i].detail, p[i].help ? ": " : "", p[i].help ? p[i].help : "");
+	if (s.on)
+		doctor_row(j, "datapath", s.workers.sweep_rescued ? "warn" : "ok",
+			   "splice; the self-test passed; maps pinned: %s; %" PRIu64 " answers by the kernel, %" PRIu64
+			   " lost events, %" PRIu64 " streams found by the sweep alone", s.pin ? s.pin : s.why,
+			   s.workers.ends, (uint64_t)s.kernel.lost_events, s.workers.sweep_rescued);
+	else
+		doctor_row(j, "datapath", wanted == CONFIG_DATAPATH_RELAY ? "ok" : "warn", "relay: %s", s.why);
+}
+
 char *status_doctor_json(const struct view *v, const struct daemon *d, size_t *len)
 {
 	uint32_t mismatches;
-	struct utsname u;
 	struct json j;
 
 	json_start(&j);
@@ -106,9 +128,7 @@ char *status_doctor_json(const struct view *v, const struct daemon *d, size_t *l
 	doctor_config(&j, d);
 	doctor_descriptors(&j, v);
 	doctor_backlog(&j);
-	if (!uname(&u))
-		doctor_row(&j, "kernel", "ok", "%s %s", u.sysname, u.release);
-	doctor_row(&j, "datapath", "ok", "relay; this version has no kernel datapath");
+	doctor_splice(&j, v);
 	mismatches = gateway_ledger_mismatches(v->gw);
 	doctor_row(&j, "ledger", v->ledger.refused_releases || mismatches ? "fail" : "ok",
 		   "%" PRIu32 " live slots, %" PRIu32 " in flight, %" PRIu64 " refused releases, %" PRIu32

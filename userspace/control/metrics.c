@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "control/prom.h"
 #include "control/view.h"
+#include "gateway/splice_view.h"
 #include "kvsteer/version.h"
 
 /* Sums over workers, read once for all families: the families must be written one
@@ -247,13 +248,34 @@ static void metrics_scrapes(FILE *out, const struct view *v)
 		prom_uint(out, family, PROM_NONE, (value));                                                            \
 	} while (0)
 
+static void metrics_splice(FILE *out, const struct view *v)
+{
+	struct gateway_splice_view s;
+
+	gateway_splice_view(v->gw, &s);
+	SINGLE("kvsteer_splice_up", "gauge", "1: the kernel datapath is loaded and its self-test passed.", s.on);
+	SINGLE("kvsteer_splice_answers_total", "counter", "Answers handed to the kernel.", s.workers.arms);
+	SINGLE("kvsteer_splice_ended_total", "counter", "Answers that the kernel moved to their end.", s.workers.ends);
+	prom_family(out, "kvsteer_splice_takeovers_total", "counter", "Streams that the kernel gave back for a while.");
+	for (unsigned i = SPLICE_WHY_RACE; i < SPLICE_WHY_MAX; i++)
+		prom_uint(out, "kvsteer_splice_takeovers_total", PROM_LABELS({ "reason", splice_reason_name(i) }),
+			  s.workers.takeovers[i]);
+	SINGLE("kvsteer_splice_lost_events_total", "counter", "Events for which a ring had no room.", s.kernel.lost_events);
+	SINGLE("kvsteer_splice_sweep_rescued_total", "counter",
+	       "Streams that only the sweep found, without a lost event: a fault of kvsteer.", s.workers.sweep_rescued);
+	SINGLE("kvsteer_splice_trimmed_total", "counter", "Answers with bytes behind their end.", s.kernel.trimmed);
+}
+
 static void metrics_process(FILE *out, const struct view *v)
 {
 	prom_family(out, "kvsteer_flows", "gauge", "Answers under way, by who moves their bytes.");
 	prom_uint(out, "kvsteer_flows", PROM_LABELS({ "mode", "relay" }), v->sum.flows_relay);
-	prom_uint(out, "kvsteer_flows", PROM_LABELS({ "mode", "splice" }), 0);
-	/* No kernel datapath, nothing to fall back from: a family without samples. */
-	prom_family(out, "kvsteer_datapath_fallback_total", "counter", "Answers that the kernel could not move.");
+	prom_uint(out, "kvsteer_flows", PROM_LABELS({ "mode", "splice" }), v->sum.flows_splice);
+	prom_family(out, "kvsteer_datapath_fallback_total", "counter",
+		    "Answers that were relayed though their form would let the kernel move them.");
+	for (unsigned i = 0; i < FALLBACKS; i++)
+		prom_uint(out, "kvsteer_datapath_fallback_total", PROM_LABELS({ "reason", stats_fallback_name(i) }),
+			  v->sum.fallback[i]);
 	prom_family(out, "kvsteer_connections", "gauge", "Open connections.");
 	prom_uint(out, "kvsteer_connections", PROM_LABELS({ "side", "client" }), v->sum.clients);
 	prom_uint(out, "kvsteer_connections", PROM_LABELS({ "side", "upstream" }), v->sum.upstreams);
@@ -291,5 +313,6 @@ void metrics_write(FILE *out, const struct view *v)
 	sums_free(&m);
 	metrics_pools(out, v);
 	metrics_scrapes(out, v);
+	metrics_splice(out, v);
 	metrics_process(out, v);
 }

@@ -80,7 +80,7 @@ char *status_page_html(const struct view *v, size_t *len)
 		"<h1>kvsteer %s <small>up %.0f s, %" PRIu64 " client and %" PRIu64 " backend connections, %" PRIu64
 		" answers under way%s</small></h1>\n",
 		page_style, KVSTEER_VERSION, (double)(v->now_ns - gateway_start_ns(v->gw)) / (double)NSEC_PER_SEC,
-		v->sum.clients, v->sum.upstreams, v->sum.flows_relay, gateway_draining(v->gw) ? ", draining" : "");
+		v->sum.clients, v->sum.upstreams, v->sum.flows_relay + v->sum.flows_splice, gateway_draining(v->gw) ? ", draining" : "");
 	for (unsigned i = 0; i < v->n_pools; i++) {
 		const struct view_pool *p = &v->pools[i];
 

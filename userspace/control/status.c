@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "control/json.h"
 #include "control/view.h"
+#include "gateway/splice_view.h"
 #include "kvsteer/version.h"
 
 static void status_figure(struct json *j, const char *key, uint32_t v)
@@ -64,8 +65,11 @@ static void status_pool_head(struct json *j, const struct view_pool *p)
 
 char *status_json(const struct view *v, size_t *len)
 {
+	struct gateway_splice_view splice;
 	uint64_t queued = 0;
 	struct json j;
+
+	gateway_splice_view(v->gw, &splice);
 
 	for (unsigned i = 0; i < v->n_pools; i++)
 		queued += v->pools[i].queued;
@@ -76,12 +80,13 @@ char *status_json(const struct view *v, size_t *len)
 	json_real(&j, "uptime_s", (double)(v->now_ns - gateway_start_ns(v->gw)) / (double)NSEC_PER_SEC, 3);
 	json_bool(&j, "draining", gateway_draining(v->gw));
 	json_object(&j, "datapath");
-	json_str(&j, "mode", "relay");
-	json_str(&j, "reason",
-		 v->fleet->cfg->datapath == CONFIG_DATAPATH_RELAY ? "configured" : "the only one of this version");
+	json_str(&j, "mode", splice.on ? "splice" : "relay");
+	json_str(&j, "reason", splice.on ? "the self-test passed" : splice.why);
+	if (splice.pin)
+		json_str(&j, "pin", splice.pin);
 	json_end(&j);
 	json_object(&j, "flows");
-	json_uint(&j, "splice", 0);
+	json_uint(&j, "splice", v->sum.flows_splice);
 	json_uint(&j, "relay", v->sum.flows_relay);
 	json_end(&j);
 	json_object(&j, "connections");

@@ -149,9 +149,9 @@ bool splice_backend_unread(const struct splice_backend *b);
 
 /* In whose hands a body is. */
 enum splice_hand {
-	SPLICE_HAND_KERNEL, /* look for EPOLLRDHUP of the backend only */
+	SPLICE_HAND_DAEMON = 0, /* read on, with EPOLLIN */
 	SPLICE_HAND_DRAIN,  /* the daemon's once the client is drained (splice_client_await): read nothing before */
-	SPLICE_HAND_DAEMON, /* read on, with EPOLLIN */
+	SPLICE_HAND_KERNEL, /* look for EPOLLRDHUP of the backend only */
 };
 /* Both steps on a flow: offers its rest (f->out is empty; armed the first time, published again
  * later), and takes it back with its framing. Both count what the kernel moved in f->sent_bytes. */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "gateway/exchange.h"
 #include "gateway/internal.h"
+#include "gateway/splice.h"
 #include "http/write.h"
 #include "signals/refusal.h"
 
@@ -163,6 +164,7 @@ static void head_done(struct exchange *x, const uint8_t *buf, uint32_t len)
 	x->phase = EXCHANGE_ANSWERING;
 	stat_set(&w->stats->flows_relay, w->stats->flows_relay + 1);
 	x->flowing = true;
+	exchange_splice_plan(x);
 	if (x->c && r->status == 503) {
 		x->hold_error = x->flow.hold = true;
 		exchange_deadline(x, w->now_ns + x->fleet->cfg->timeouts.head_hold_ns);

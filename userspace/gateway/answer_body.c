@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "gateway/exchange.h"
 #include "gateway/internal.h"
+#include "gateway/splice.h"
 #include "signals/refusal.h"
 
 #define PINGS_MAX 10              /* comments in a row that count as life */
@@ -14,6 +15,8 @@
 
 uint32_t exchange_upstream_events(const struct exchange *x)
 {
+	if (x->hand != SPLICE_HAND_DAEMON)
+		return x->hand == SPLICE_HAND_KERNEL ? EPOLLRDHUP : 0;
 	return x->flowing && x->flow.out.len >= x->flow.out_limit ? 0 : EPOLLIN | EPOLLRDHUP;
 }
 
@@ -21,7 +24,7 @@ void exchange_pump(struct exchange *x)
 {
 	struct worker *w = x->w;
 
-	for (unsigned i = 0; i < PUMPS_PER_TURN && x->phase == EXCHANGE_ANSWERING && exchange_upstream_events(x); i++) {
+	for (unsigned i = 0; i < PUMPS_PER_TURN && x->phase == EXCHANGE_ANSWERING && exchange_upstream_events(x) & EPOLLIN; i++) {
 		ssize_t n = conn_recv(&x->u->conn, w->scratch, sizeof(w->scratch));
 
 		if (n == -EAGAIN)
@@ -200,6 +203,8 @@ void exchange_flowed(struct exchange *x, enum flow_result r)
 	case FLOW_BLOCKED:
 		if (r == FLOW_MORE && x->flow.hold)
 			return;
+		if (r == FLOW_MORE)
+			exchange_offer(x);
 		/* A full buffer lets the backend wait: no interest but the errors that epoll always reports. */
 		io_want(w, &x->u->io, (x->u->io.events & EPOLLOUT) | exchange_upstream_events(x));
 		if (c)

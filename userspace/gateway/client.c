@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "gateway/exchange.h"
 #include "gateway/internal.h"
+#include "gateway/splice.h"
 
 #define READ_BYTES CLIENT_READ_BYTES
 #define LINGER_NS NSEC_PER_SEC
@@ -289,6 +290,9 @@ static void client_event(struct worker *w, struct io *io, uint32_t events)
 		client_read_body(c);
 		break;
 	case CLIENT_ANSWER:
+		/* The next request comes: most likely the answer has arrived. */
+		if (worker_splice_drains(w, c))
+			break;
 		/* The next request comes early: it stays in the socket until this one is answered. */
 		client_want(c, false, c->writing);
 		break;

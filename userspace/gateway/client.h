@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 #include "base/iobuf.h"
-#include "datapath/conn.h"
+#include "datapath/splice.h"
 #include "gateway/worker.h"
 
 struct exchange;
@@ -43,6 +43,7 @@ struct client {
 	uint32_t lingered_bytes;
 	struct iobuf in;     /* bytes read and not yet understood */
 	struct exchange *x;  /* NULL while idle or lingering */
+	struct splice_client splice;
 	uint64_t peer_hash;  /* of the address without the port: the tenant of the queue */
 	char peer[INET6_ADDRSTRLEN];
 };

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "gateway/access_log.h"
 #include "gateway/internal.h"
+#include "gateway/splice.h"
 #include "http/write.h"
 
 static void exchange_timer(struct timer *t, uint64_t now_ns);
@@ -96,6 +97,8 @@ static void exchange_timer(struct timer *t, uint64_t now_ns)
 		exchange_fail(x, REASON_FIRST_TOKEN_TIMEOUT, "the backend did not begin its answer in time");
 		break;
 	case EXCHANGE_ANSWERING:
+		if (exchange_splice_alive(x, now_ns))
+			break;
 		if (x->flow.hold) {
 			exchange_release_hold(x);
 		} else if (!x->first_token && x->sse) {
@@ -103,7 +106,7 @@ static void exchange_timer(struct timer *t, uint64_t now_ns)
 			exchange_cut(x, REASON_FIRST_TOKEN_TIMEOUT);
 		} else {
 			/* a client that takes nothing holds its backend up: its own fault, not the backend's */
-			exchange_cut(x, x->flow.out.len ? REASON_CLIENT_GONE : REASON_STREAM_IDLE);
+			exchange_cut(x, x->flow.out.len || x->hand == SPLICE_HAND_DRAIN ? REASON_CLIENT_GONE : REASON_STREAM_IDLE);
 		}
 		break;
 	case EXCHANGE_DRAINING:
@@ -252,6 +255,9 @@ void exchange_drain(struct exchange *x)
 	} else if (r == FLOW_BLOCKED) {
 		client_want(c, false, true);
 		exchange_deadline(x, x->w->now_ns + x->w->fleet->cfg->timeouts.stream_idle_ns);
+	} else if (client_splice_draining(c)) {
+		/* Its last bytes are between the sockets: a write would overtake them, a close lose them. */
+		exchange_deadline(x, x->w->now_ns + x->w->fleet->cfg->timeouts.stream_idle_ns);
 	} else {
 		exchange_finish(x);
 	}
@@ -275,9 +281,12 @@ bool exchange_flush_interim(struct exchange *x)
 
 void exchange_flow_over(struct exchange *x)
 {
+	uint64_t *gauge = x->spliced ? &x->w->stats->flows_splice : &x->w->stats->flows_relay;
+
 	if (x->flowing)
-		stat_set(&x->w->stats->flows_relay, x->w->stats->flows_relay - 1);
-	x->flowing = false;
+		stat_set(gauge, *gauge - 1);
+	x->flowing = x->spliced = x->may_splice = false;
+	x->hand = SPLICE_HAND_DAEMON;
 }
 
 static enum route_outcome outcome_of(enum reason reason)
@@ -318,7 +327,8 @@ void exchange_cut(struct exchange *x, enum reason reason)
 	exchange_let_go(x, reason);
 	if (c) {
 		c->x = NULL;
-		client_close(c, reset);
+		/* a close would throw away what is between the sockets, and look orderly */
+		client_close(c, reset || (c->splice.w && !splice_client_drained(&c->splice)));
 	}
 	x->c = NULL;
 	exchange_finish(x);
@@ -329,6 +339,7 @@ void exchange_client_gone(struct exchange *x)
 	bool read_on = x->pool && x->pool->cfg->on_abort == CONFIG_ON_ABORT_DRAIN && x->sent &&
 		       (x->phase == EXCHANGE_WAITING || x->phase == EXCHANGE_ANSWERING);
 
+	exchange_splice_back(x);
 	x->c = NULL;
 	if (x->phase == EXCHANGE_REQUEST && !http_req_started(&x->parse->req)) {
 		x->reason = REASON_NONE; /* an idle connection ended: no request was lost, nothing to log */
@@ -342,6 +353,9 @@ void exchange_client_gone(struct exchange *x)
 		iobuf_free(&x->flow.out);
 		if (x->u && x->u->state == UPSTREAM_BUSY)
 			io_want(x->w, &x->u->io, EPOLLIN | EPOLLRDHUP);
+		/* the kernel had just moved the last of it */
+		if (x->phase == EXCHANGE_ANSWERING && x->spliced && x->flow.framing.state == HTTP_FS_END)
+			exchange_flowed(x, FLOW_END);
 		return;
 	}
 	exchange_let_go(x, REASON_CLIENT_GONE);
@@ -372,6 +386,8 @@ void exchange_client_writable(struct exchange *x)
 	/* a slow client is not an idle one */
 	if (x->phase == EXCHANGE_ANSWERING && x->flow.sent_bytes != before)
 		exchange_progress(x);
+	if (r == FLOW_MORE && x->phase == EXCHANGE_ANSWERING)
+		exchange_offer(x);
 	if (x->u && x->u->state == UPSTREAM_BUSY)
 		io_want(x->w, &x->u->io, (x->u->io.events & EPOLLOUT) | exchange_upstream_events(x));
 }

@@ -104,6 +104,10 @@ struct exchange {
 	bool failed_stream;            /* an error event */
 	bool busy_stream;              /* which said that the engine is busy */
 	bool upstream_keep;            /* the connection may be used again after this answer */
+	bool may_splice;               /* nothing speaks against the kernel's moving the rest */
+	bool spliced;                  /* it has moved some of it, or is about to */
+	enum splice_hand hand;
+	uint64_t kernel_events;        /* of the connection, counted so far */
 	struct sse_watch *sse;         /* until the first token */
 	struct sse_activity activity;
 	unsigned pings;                /* comments in a row */

@@ -15,6 +15,7 @@
 #include "gateway/client.h"
 #include "gateway/internal.h"
 #include "gateway/listener.h"
+#include "gateway/splice.h"
 #include "gateway/upstream.h"
 #include "signals/scraper.h"
 
@@ -276,6 +277,9 @@ int gateway_create(struct gateway **out, struct config *cfg, char *err, size_t e
 		gw->stats[i] = gw->workers[i]->stats;
 		gw->workers[i]->fleet = gateway_fleet_get(gw);
 	}
+	rc = gateway_splice_open(gw, cfg, err, err_len);
+	if (rc)
+		goto fail;
 	rc = -ENOMEM;
 	gw->stats_correction = gw->stats[gw->n_workers] = calloc(1, sizeof(*gw->stats_correction));
 	if (!gw->stats_correction)
@@ -419,6 +423,7 @@ void gateway_destroy(struct gateway *gw)
 		gateway_drain(gw);
 	for (unsigned i = 0; i < gw->n_workers; i++)
 		worker_destroy(gw->workers[i]);
+	splice_close(gw->splice);
 	if (gw->stats_correction)
 		stats_worker_free(gw->stats_correction);
 	scraper_destroy(gw->scraper);

@@ -10,6 +10,7 @@
 
 struct access_log;
 struct scraper;
+struct splice;
 
 #define GATEWAY_WORKERS_MAX LEDGER_MAX_WORKERS
 
@@ -31,6 +32,8 @@ struct gateway {
 
 	struct scraper *scraper;
 	struct access_log *access_log; /* NULL: off */
+	struct splice *splice;         /* NULL: relay */
+	char splice_why[320];          /* why there is none, or what is not as it should be */
 	uint64_t start_ns;
 	uint32_t id_seed; /* of request ids: differs from start to start */
 	bool draining;    /* atomic */

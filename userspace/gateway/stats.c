@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 #include "gateway/stats.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 struct stats_backend *stats_backend_get(struct stats_worker *s, uint32_t row)
@@ -73,7 +74,8 @@ void stats_worker_sum(struct stats_worker *const *workers, unsigned n, struct st
 		hist_add(&out->decision, &w->decision);
 		hist_add(&out->added_request, &w->added_request);
 		hist_add(&out->added_response, &w->added_response);
-		add_counters(&out->accepted, &w->accepted, 11);
+		add_counters(&out->accepted, &w->accepted,
+			     (offsetof(struct stats_worker, backend) - offsetof(struct stats_worker, accepted)) / sizeof(uint64_t));
 	}
 }
 

@@ -35,6 +35,18 @@ struct stats_pool {
 
 
 
+/* Why an answer that the kernel could have moved was relayed. */
+enum stats_fallback {
+	FALLBACK_CONFIGURED,	  /* datapath: relay */
+	FALLBACK_UNAVAILABLE,	  /* the kernel, our rights or the self-test */
+	FALLBACK_HTTP10,	  /* the client's version has no chunked coding */
+	FALLBACK_CLOSE_DELIMITED, /* the answer ends with its connection */
+	FALLBACK_TLS,		  /* bytes on the socket are not those of the message */
+	FALLBACK_TABLE_FULL,
+	FALLBACK_INSERT_REFUSED,  /* the kernel did not take a socket */
+	FALLBACKS
+};
+
 /* Per worker. */
 struct stats_worker {
 	struct hist decision;          /* key ready to backend chosen and committed */
@@ -46,11 +58,13 @@ struct stats_worker {
 	uint64_t upstream_reused;
 	uint64_t bytes_in;             /* request body bytes */
 	uint64_t bytes_out;            /* answer bytes written to clients */
+	uint64_t fallback[FALLBACKS];
 	uint64_t log_dropped;          /* access log lines dropped because the sink did not take them */
 	/* gauges, written by the worker, may be read at any time */
 	uint64_t clients;              /* open client connections */
 	uint64_t upstreams;            /* open backend connections */
 	uint64_t flows_relay;          /* answers being relayed now */
+	uint64_t flows_splice;         /* answers that the kernel moves or moved the last part of */
 	uint64_t buffer_bytes;         /* bytes held in pooled buffers */
 	struct stats_backend *backend[BACKENDS_MAX_ROWS]; /* by row; NULL until first used */
 	struct stats_pool *pool[STATS_POOLS_MAX];

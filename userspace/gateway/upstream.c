@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "gateway/exchange.h"
+#include "gateway/splice.h"
 
 static void upstream_event(struct worker *w, struct io *io, uint32_t events)
 {
@@ -26,6 +27,7 @@ static void upstream_event(struct worker *w, struct io *io, uint32_t events)
 			err = ECONNRESET;
 		if (!err) {
 			u->state = UPSTREAM_BUSY;
+			upstream_splice(u, w);
 			io_want(w, io, EPOLLIN | EPOLLRDHUP);
 		}
 		exchange_upstream_connected(u->x, -err);
@@ -35,6 +37,11 @@ static void upstream_event(struct worker *w, struct io *io, uint32_t events)
 			exchange_send(u->x);
 			if (u->state != UPSTREAM_BUSY)
 				return;
+		}
+		if (u->splice.kernel) {
+			if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+				exchange_splice_fin(u->x);
+			return;
 		}
 		if (events & (EPOLLIN | EPOLLRDHUP) && io->events & EPOLLIN)
 			exchange_upstream_readable(u->x);

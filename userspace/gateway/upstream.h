@@ -3,7 +3,7 @@
 #ifndef KVSTEER_GATEWAY_UPSTREAM_H
 #define KVSTEER_GATEWAY_UPSTREAM_H
 #include "base/iobuf.h"
-#include "datapath/conn.h"
+#include "datapath/splice.h"
 #include "gateway/worker.h"
 
 struct exchange;
@@ -26,6 +26,8 @@ struct upstream {
 	uint64_t idle_until_ns;
 	struct iobuf in;      /* an answer's head that is not complete yet */
 	struct exchange *x;   /* while busy */
+	struct splice_backend splice;
+	int splice_err;       /* why it is not in the map */
 };
 
 /* A connection for `x`, idle or (fresh, or when none is idle) new; *err negative errno if NULL.

@@ -13,6 +13,7 @@
 #include "gateway/exchange.h"
 #include "gateway/internal.h"
 #include "gateway/listener.h"
+#include "gateway/splice.h"
 #include "gateway/upstream.h"
 #include "prompt/prompt.h"
 
@@ -175,6 +176,7 @@ static void worker_tick(struct timer *t, uint64_t now_ns)
 	for (unsigned i = 0; w->id == 0 && i < f->npools; i++)
 		gateway_pool_tick(w->gw, &f->pools[i], now_ns);
 	upstream_expire_idle(w);
+	worker_splice_tick(w);
 	stat_set(&w->stats->clients, w->n_clients);
 	stat_set(&w->stats->buffer_bytes, w->bodies.bytes + (uint64_t)w->bodies.n_spare * BODY_CHUNK_BYTES);
 	timer_arm(&w->timers, t, now_ns + TICK_NS);
@@ -202,6 +204,7 @@ static void *worker_loop(void *arg)
 		int n = epoll_wait(w->epfd, ev, EVENTS_PER_TURN, worker_timeout_ms(w));
 
 		w->now_ns = clock_now_ns();
+		worker_splice_events(w); /* an END is in the ring before the backend's FIN is in epoll */
 		for (int i = 0; i < n; i++) {
 			uint32_t fd = (uint32_t)ev[i].data.u64, gen = (uint32_t)(ev[i].data.u64 >> 32);
 			struct io *io = fd < w->n_ios ? w->ios[fd] : NULL;
@@ -211,6 +214,7 @@ static void *worker_loop(void *arg)
 		}
 		timer_run(&w->timers, w->now_ns);
 		worker_send_due(w);
+		worker_splice_reap(w);
 		worker_burials(w);
 	}
 	client_close_all(w);
@@ -269,6 +273,7 @@ void worker_destroy(struct worker *w)
 	if (w->fleet)
 		worker_mail(w, &w->mail_io, EPOLLIN); /* a reload that came after the end of the loop */
 	worker_burials(w);
+	worker_splice_close(w);
 	listener_close_all(w);
 	while (w->n_scans)
 		prompt_scan_free(w->scans[--w->n_scans]);

@@ -20,6 +20,7 @@ struct gateway;
 struct exchange;
 struct prompt_scan;
 struct worker;
+struct splice_worker;
 
 /* A descriptor in the loop. epoll carries {generation, descriptor}, never a
  * pointer: an event for a descriptor that was closed and reused in the same
@@ -94,6 +95,12 @@ struct worker {
 	char date[HTTP_DATE_MAX];
 	double retry_budget;       /* retries that may be spent: a share of the requests */
 	uint64_t retry_refill_ns;
+
+	/* the kernel datapath; NULL: relay */
+	struct splice_worker *splice;
+	struct io splice_io;
+	struct timer drain_timer;
+	uint64_t sweep_ns;
 
 	struct stats_worker *stats;
 	uint8_t scratch[WORKER_SCRATCH_BYTES]; /* one read; nobody keeps it */

@@ -285,7 +285,7 @@ static const struct {
 	{ "allow_paths: []\n", NULL },
 	{ "limits: {scan: 8MiB, body: 64MiB, head: 32KiB, headers: 100, connections: 10000, client_buffer: 256KiB}\n", NULL },
 	{ "timeouts: {connect: 2s, head: 10s, head_hold: 10s, first_token: 300s, stream_idle: 300s, keepalive: 60s, upstream_idle: 3s, drain: 30s}\n", NULL },
-	{ "bpf: {pin: /sys/fs/bpf/kvsteer, instance: default}\n", "bpf: \"a map\": not in this version" },
+	{ "bpf: {pin: /sys/fs/bpf/kvsteer, instance: default}\n", NULL },
 	{ "pools:\n  - name: llama\n", NULL },
 	{ "    models: [llama-3.1-70b]\n", NULL },
 	{ "    adapters: [support-de, support-fr]\n", NULL },
