@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* A node joins, or leaves: how many prefixes (or conversations) change their node, what the hit rate and
- * the tail do meanwhile. */
+/* A node joins seven, one of eight leaves, one of seven leaves: how many prefixes (or conversations) change their node, what the hit rate and
+ * the tail do meanwhile. Where seven nodes just hold a
+ * workload's prefixes, six do not, and no policy brings the tail back. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@
 #define SETTLE_S 5.0        /* requests right after the change do not count for homes: no one asked yet */
 #define HIT_WINDOW_S 10.0
 #define TAIL_WINDOW_S 5.0
+#define CHANGES 3           /* 7 -> 8, 8 -> 7, 7 -> 6 */
+#define TAIL_WINDOWS 20     /* after the change */
 #define BACK_RATIO 1.2
 #define CHANGE_AFTER_S 70.0 /* after the warm-up */
 #define AFTER_S 120.0
@@ -33,6 +36,7 @@ struct verdict {
 	double moved_others;            /* leaving: of those that were not at home on the node that left */
 	double hit_before, hit_least;
 	double tail_before_s, tail_worst_s, back_s; /* back_s: from the change on; INFINITY never */
+	double tail_s[TAIL_WINDOWS];    /* of the windows after the change */
 };
 
 static void on_request(void *ctx, const struct replay_request *q, uint64_t now_ns, bool done)
@@ -131,20 +135,22 @@ static void judge(const struct log *l, double change_s, uint32_t left, struct ve
 	v->tail_before_s = replay_median(tails, n);
 	v->tail_worst_s = 0;
 	v->back_s = INFINITY;
-	for (t = change_s; t < change_s + WINDOW_S; t += TAIL_WINDOW_S) {
-		double tail = tail_between(l, t, t + TAIL_WINDOW_S);
-
-		v->tail_worst_s = fmax(v->tail_worst_s, tail);
-		if (tail <= BACK_RATIO * v->tail_before_s && !isfinite(v->back_s) && t > change_s)
+	for (int i = 0; i < TAIL_WINDOWS; i++) {
+		t = change_s + i * TAIL_WINDOW_S;
+		v->tail_s[i] = tail_between(l, t, t + TAIL_WINDOW_S);
+		v->tail_worst_s = fmax(v->tail_worst_s, v->tail_s[i]);
+		if (v->tail_s[i] <= BACK_RATIO * v->tail_before_s && !isfinite(v->back_s) && i)
 			v->back_s = t - change_s;
 	}
 }
 
 static void add_json(struct replay_ask *a, yyjson_mut_val *row, const struct replay_run *r, const struct verdict *v)
 {
+	yyjson_mut_val *windows;
+
 	yyjson_mut_obj_add_str(a->doc, row, "workload", r->w->name);
 	yyjson_mut_obj_add_str(a->doc, row, "policy", r->policy->name);
-	yyjson_mut_obj_add_str(a->doc, row, "change", r->join ? "join" : "leave");
+	yyjson_mut_obj_add_str(a->doc, row, "change", r->join ? "join" : r->nodes > REPLAY_NODES ? "leave_8" : "leave_7");
 	yyjson_mut_obj_add_uint(a->doc, row, "seed", r->seed);
 	yyjson_mut_obj_add_real(a->doc, row, "moved", v->moved);
 	yyjson_mut_obj_add_real(a->doc, row, "moved_without_change", v->moved_idle);
@@ -154,6 +160,9 @@ static void add_json(struct replay_ask *a, yyjson_mut_val *row, const struct rep
 	yyjson_mut_obj_add_real(a->doc, row, "ttft_p99_before_s", v->tail_before_s);
 	yyjson_mut_obj_add_real(a->doc, row, "ttft_p99_worst_s", v->tail_worst_s);
 	yyjson_mut_obj_add_real(a->doc, row, "back_after_s", v->back_s);
+	windows = yyjson_mut_obj_add_arr(a->doc, row, "ttft_p99_after_s");
+	for (int i = 0; i < TAIL_WINDOWS; i++)
+		yyjson_mut_arr_add_real(a->doc, windows, v->tail_s[i]);
 }
 
 int replay_do_scaling(struct replay_ask *a)
@@ -165,11 +174,11 @@ int replay_do_scaling(struct replay_ask *a)
 
 	replay_ask_defaults(a, policies, workloads);
 	if (!a->json)
-		printf("%-9s %-16s %-5s  %6s (%5s) %6s   %5s %5s   %7s %7s %7s\n", "workload", "policy", "node", "moved",
+		printf("%-9s %-16s %-5s  %6s (%5s) %6s   %5s %5s   %7s %7s %7s\n", "workload", "policy", "nodes", "moved",
 		       "idle", "others", "hit", "least", "p99 s", "worst", "back s");
-	for (uint32_t i = 0; i < a->workloads * a->policies * 2; i++) {
-		const struct replay_workload *w = a->workload[i / (a->policies * 2)];
-		struct replay_run r = replay_ask_run(a, w, a->policy[i / 2 % a->policies]);
+	for (uint32_t i = 0; i < a->workloads * a->policies * CHANGES; i++) {
+		const struct replay_workload *w = a->workload[i / (a->policies * CHANGES)];
+		struct replay_run r = replay_ask_run(a, w, a->policy[i / CHANGES % a->policies]);
 		struct replay_figures f;
 		struct verdict v = { 0 };
 		struct log l = { 0 };
@@ -182,20 +191,21 @@ int replay_do_scaling(struct replay_ask *a)
 		r.warmup_s = fmax(r.warmup_s, 2 * WINDOW_S + SETTLE_S);
 		r.change_s = r.warmup_s + CHANGE_AFTER_S;
 		r.measure_s = CHANGE_AFTER_S + AFTER_S;
-		r.join = i % 2 == 0;
+		r.join = i % CHANGES == 0;
+		r.nodes = REPLAY_NODES + (i % CHANGES == 1);
 		r.request = on_request;
 		r.ctx = &l;
-		replay_progress(done++, a->workloads * a->policies * 2, "%s %s", w->name, r.policy->name);
+		replay_progress(done++, a->workloads * a->policies * CHANGES, "%s %s", w->name, r.policy->name);
 		if (replay_run(&r, &f) < 0)
 			return 1;
-		judge(&l, r.change_s, r.join ? UINT32_MAX : REPLAY_NODES - 1, &v);
+		judge(&l, r.change_s, r.join ? UINT32_MAX : r.nodes - 1, &v);
 		free(l.v);
 		replay_progress_end();
 		if (a->json)
 			add_json(a, yyjson_mut_arr_add_obj(a->doc, rows), &r, &v);
 		else
 			printf("%-9s %-16s %-5s  %5.1f%% (%4.1f%%) %5.1f%%   %.3f %.3f   %7.3f %7.3f %7.0f\n", w->name,
-			       r.policy->name, r.join ? "joins" : "goes", v.moved * 100, v.moved_idle * 100,
+			       r.policy->name, r.join ? "7->8" : r.nodes > REPLAY_NODES ? "8->7" : "7->6", v.moved * 100, v.moved_idle * 100,
 			       v.moved_others * 100, v.hit_before, v.hit_least, v.tail_before_s, v.tail_worst_s, v.back_s);
 	}
 	return 0;

@@ -80,7 +80,7 @@ static int sim_open(struct sim *s, const struct replay_run *r)
 	if (rc < 0)
 		return rc;
 	s->f.w = r->w;
-	while (s->f.nodes < REPLAY_NODES)
+	while (s->f.nodes < (r->nodes ? r->nodes : REPLAY_NODES))
 		fleet_add_node(s);
 	s->exchange = replay_exchange_new();
 	for (uint32_t i = 0; i < r->w->gateways; i++) {

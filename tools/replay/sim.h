@@ -17,7 +17,8 @@ struct replay_run {
 	const char *trace;
 	/* Stop as soon as it is certain that more than 1 % of the measured requests wait longer; 0: never. */
 	double limit_s;
-	/* At this time node `change_node` joins (a number from REPLAY_NODES on) or leaves; 0: never. */
+	uint32_t nodes;              /* at the start; 0: REPLAY_NODES */
+	/* At this time one more node joins, or the last one leaves: it gets no new request. 0: never. */
 	double change_s;
 	bool join;
 	/* Called for each request with its first token, and at its end (done), if not NULL. */
