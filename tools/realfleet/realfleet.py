@@ -59,7 +59,7 @@ class Vllm(Engine):
     def argv(self, port):
         model = os.environ.get("MODEL") or os.path.join(OUT, "tiny")
         weights = [] if os.environ.get("MODEL") else ["--load-format", "dummy"]
-        # 352 blocks of 32 tokens: room for four of the demo's prompts, so that they must be spread.
+        # 352 blocks of 32 tokens: room for three or four of the nine prompts of the demo.
         return [os.environ.get("ENGINE") or self.python, "-m", "vllm.entrypoints.openai.api_server",
                 "--model", model, "--served-model-name", self.model, *weights, "--dtype", "bfloat16",
                 "--max-model-len", "4096", "--max-num-seqs", str(self.slots),
@@ -78,8 +78,8 @@ ENGINES = {
                          slots=8, batch_tokens=2048, block_tokens=1, start_s=60, nodes=3, prefixes=20, prefix_tokens=120,
                          question_tokens=8, output_tokens=8, concurrency=2, warmup_requests=40, requests=30),
     "vllm": Vllm("vllm", "tiny", os.path.join(ROOT, "build", "realfleet-venv-vllm", "bin", "python"),
-                 slots=8, batch_tokens=2048, block_tokens=32, start_s=300, nodes=3, prefixes=12, prefix_tokens=1000,
-                 question_tokens=8, output_tokens=8, concurrency=3, warmup_requests=36, requests=90),
+                 slots=8, batch_tokens=2048, block_tokens=32, start_s=300, nodes=3, prefixes=9, prefix_tokens=1000,
+                 question_tokens=8, output_tokens=8, concurrency=2, warmup_requests=20, requests=40),
 }
 
 
