@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 #include "replay/sim.h"
 
-#include <errno.h>
-#include <math.h>
-
-#include "replay/agenda.h"
-#include "replay/exchange.h"
 #include "replay/must.h"
-#include "replay/series.h"
+#include "replay/sim_impl.h"
 
 #define NONE UINT32_MAX
 #define MS 1000000ull
@@ -16,33 +11,6 @@
 #define GRACE_S 60              /* after the measured time, for requests that are not answered yet */
 #define HOPELESS_S 120          /* of arrivals without first token, in a run with a limit: cold storms pass before */
 #define WHO_NEVER_WAITS 0.01    /* share of requests that may be above the limit: p99 */
-
-/* Metrics on their way to a gateway. */
-struct reading {
-	uint32_t gateway, node;
-	struct node_stats st;
-};
-
-struct sim {
-	const struct replay_run *r;
-	double rate;
-	struct replay_fleet f;
-	struct replay_source source;
-	struct replay_gateway g[REPLAY_GATEWAYS_MAX];
-	struct replay_exchange *exchange;
-	struct replay_agenda turns, readings;
-	struct replay_request **req;    /* by number: tickets must not move */
-	uint32_t reqs, reqs_room, spare;
-	uint32_t oldest, newest;        /* without first token */
-	uint32_t unstarted, live;
-	uint32_t *held, held_n, held_room; /* no node below its cap: in order of arrival */
-	struct replay_talk *next_talk;
-	uint64_t next_arrival_ns, next_scrape_ns, measure_ns, end_ns, stop_ns, change_ns;
-	uint64_t busy_ns[REPLAY_NODES_MAX];
-	bool busy_read;
-	struct replay_series ttft, e2e, itl;
-	uint64_t prompt_tokens, cached_tokens, measured, started, ended, late, done_in_window;
-};
 
 static void fleet_add_node(struct sim *s)
 {
@@ -470,51 +438,6 @@ static uint64_t run(struct sim *s, bool *gave_up)
 	}
 }
 
-/* Requests without first token or end count with the time that they have waited at least. */
-static void count_unfinished(struct sim *s, uint64_t now)
-{
-	for (uint32_t i = 0; i < s->reqs; i++) {
-		const struct replay_request *q = s->req[i];
-		double waited = (double)(now - q->at_ns) * 1e-9;
-
-		if (!q->talk || !q->measured)
-			continue;
-		replay_series_add(&s->e2e, waited);
-		if (!q->first) {
-			replay_series_add(&s->ttft, waited);
-			s->late += s->r->limit_s > 0 && waited > s->r->limit_s;
-		}
-	}
-}
-
-static void sum_up(struct sim *s, uint64_t now, struct replay_figures *out)
-{
-	double busy, most = 0, sum = 0;
-
-	count_unfinished(s, now);
-	out->requests = s->measured;
-	out->unfinished = s->measured - s->ended;
-	out->hit = s->prompt_tokens ? (double)s->cached_tokens / (double)s->prompt_tokens : NAN;
-	out->ttft_p50_s = replay_series_quantile(&s->ttft, .5);
-	out->ttft_p90_s = replay_series_quantile(&s->ttft, .9);
-	out->ttft_p99_s = replay_series_quantile(&s->ttft, .99);
-	out->e2e_p50_s = replay_series_quantile(&s->e2e, .5);
-	out->itl_p50_s = replay_series_quantile(&s->itl, .5);
-	out->rate_rps = (double)s->done_in_window / ((double)(s->end_ns - s->measure_ns) * 1e-9);
-	out->late = s->measured ? (double)s->late / (double)s->measured : NAN;
-	for (uint32_t i = 0; i < s->f.nodes; i++) {
-		struct node_stats st;
-
-		node_read_stats(s->f.node[i], &st);
-		busy = (double)(st.busy_ns - s->busy_ns[i]);
-		sum += busy;
-		most = busy > most ? busy : most;
-		out->preempted += st.preempted;
-		out->adapter_loads += st.adapter_loads;
-	}
-	out->busy_max_over_mean = sum > 0 ? most * s->f.nodes / sum : NAN;
-}
-
 int replay_run(const struct replay_run *r, struct replay_figures *out)
 {
 	struct sim *s = must_calloc(1, sizeof(*s));
@@ -538,7 +461,7 @@ int replay_run(const struct replay_run *r, struct replay_figures *out)
 		draw_arrival(s);
 	}
 	now = run(s, &out->gave_up);
-	sum_up(s, now, out);
+	sim_sum_up(s, now, out);
 	s->stop_ns = now;
 	sim_close(s);
 	free(s);
