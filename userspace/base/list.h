@@ -13,7 +13,7 @@ struct list {
 #define list_entry(ptr, type, member) container_of(ptr, type, member)
 /* Safe against removal of the current entry. */
 #define list_for_each_safe(pos, tmp, head) \
-	for (pos = (head)->next, tmp = pos->next; pos != (head); pos = tmp, tmp = pos->next)
+	for ((pos) = (head)->next, (tmp) = (pos)->next; (pos) != (head); (pos) = (tmp), (tmp) = (pos)->next)
 
 static inline void list_init(struct list *l)
 {

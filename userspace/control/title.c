@@ -27,8 +27,12 @@ void title_set(int argc, char **argv, const char *title, const char *comm)
 		char *old = environ[i];
 
 		env[i] = strdup(old);
-		if (!env[i])
+		if (!env[i]) { /* the title stays as it is */
+			while (i)
+				free(env[--i]);
+			free(env);
 			return;
+		}
 		if (old == end)
 			end += strlen(old) + 1;
 	}

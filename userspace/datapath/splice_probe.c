@@ -75,6 +75,7 @@ static void probe_capabilities(struct splice_probe *p)
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[2] = { 0 };
 	char missing[80] = "";
+	size_t len = 0;
 	uint64_t have;
 
 	if (syscall(SYS_capget, &head, data)) {
@@ -83,10 +84,8 @@ static void probe_capabilities(struct splice_probe *p)
 	}
 	have = data[0].effective | (uint64_t)data[1].effective << 32;
 	for (size_t i = 0; i < sizeof(need) / sizeof(need[0]); i++)
-		if (!(have >> need[i].bit & 1) && !(have >> CAP_SYS_ADMIN & 1)) {
-			strcat(missing, " ");
-			strcat(missing, need[i].name);
-		}
+		if (!(have >> need[i].bit & 1) && !(have >> CAP_SYS_ADMIN & 1))
+			len += (size_t)snprintf(missing + len, sizeof(missing) - len, " %s", need[i].name);
 	row(p, "capabilities", *missing ? SPLICE_PROBE_FAIL : SPLICE_PROBE_OK,
 	    "give the process CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (AmbientCapabilities= in its unit); they are all it needs",
 	    *missing ? "missing:%s" : "CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON%s", missing);

@@ -23,6 +23,9 @@ void pool_config_defaults(struct route_pool_config *c)
 	static const struct route_weights weights = { .queue = 2, .kv_cache = 2, .prefix = 3, .lora_affinity = 1 };
 	static const struct route_weights no_weights;
 
+	/* All bytes zero is what "not given" means, of structs without padding.
+	 * NOLINTBEGIN(bugprone-suspicious-memory-comparison): clang-tidy thinks of -0.0 */
+	_Static_assert(sizeof(none) == 5 * sizeof(double) + 2 * sizeof(uint32_t), "no padding");
 	if (!memcmp(&c->profile, &none, sizeof(none)))
 		c->profile = profile;
 	if (!c->profile.batch_tokens)
@@ -31,6 +34,7 @@ void pool_config_defaults(struct route_pool_config *c)
 		c->profile.max_seqs = profile.max_seqs;
 	if (!memcmp(&c->weights, &no_weights, sizeof(no_weights)))
 		c->weights = weights;
+	/* NOLINTEND(bugprone-suspicious-memory-comparison) */
 	c->kv_tokens = c->kv_tokens ? c->kv_tokens : DEFAULT_KV_TOKENS;
 	c->adapter_load_s = c->adapter_load_s > 0 ? c->adapter_load_s : 0.150;
 	c->adapter_slots = c->adapter_slots ? c->adapter_slots : 8;
