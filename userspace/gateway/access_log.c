@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
 #define BUFFER_BYTES (1u << 20)
 #define TEXT_BYTES 256     /* of one string; escaped at worst six times that */
@@ -25,11 +26,20 @@ struct access_log {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	pthread_t thread;
-	char *path; /* NULL: stdout */
-	bool json, reopen;
+	bool json, off; /* atomic: of lines from now on */
+	bool reopen;
 	bool stop;    /* atomic */
+	uint64_t lost; /* atomic: lines that the sink did not take */
+	/* a reload's sink waits for the thread, which writes to the old one what came before */
+	bool next;
+	int next_fd;
+	char *next_path;
+	size_t next_at; /* bytes of `fill` that are still the old one's */
+	/* the thread's own */
+	char *path;   /* NULL: stdout, or off */
 	bool file;    /* a regular file: writing it does not wait for a reader */
-	int fd;
+	bool torn;    /* the last write ended inside a line */
+	int fd;       /* -1: off */
 	char *fill; /* workers append here */
 	char *out;  /* the thread writes from here */
 	size_t filled;
@@ -62,14 +72,22 @@ static void putf(struct line *l, const char *fmt, ...)
 		put(l, tmp, (size_t)n < sizeof(tmp) ? (size_t)n : sizeof(tmp) - 1);
 }
 
+/* What a terminal or a reader of lines might take for more than a character. */
+static bool must_escape(uint32_t cp)
+{
+	return cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == 0x2028 || cp == 0x2029;
+}
+
 /* A string of the client's making: in JSON's quotes where it needs any, cut to
- * TEXT_BYTES, so that it can end neither the field nor the line. */
+ * TEXT_BYTES, so that it can end neither the field nor the line. What is no UTF-8 shows as
+ * U+FFFD: JSON has no bytes. */
 static void put_text(struct line *l, const char *s, size_t n, bool always_quote)
 {
 	bool plain = !always_quote && n > 0;
 
-	if (n > TEXT_BYTES)
-		n = TEXT_BYTES;
+	if (n > TEXT_BYTES) /* not inside a character */
+		for (n = TEXT_BYTES; n > TEXT_BYTES - 3 && ((unsigned char)s[n] & 0xc0) == 0x80; n--)
+			;
 	for (size_t i = 0; plain && i < n; i++)
 		plain = (unsigned char)s[i] > 0x20 && (unsigned char)s[i] < 0x7f && s[i] != '"' && s[i] != '\\' && s[i] != '=';
 	if (plain) {
@@ -77,15 +95,16 @@ static void put_text(struct line *l, const char *s, size_t n, bool always_quote)
 		return;
 	}
 	put(l, "\"", 1);
-	for (size_t i = 0; i < n; i++) {
-		unsigned char c = (unsigned char)s[i];
+	for (size_t i = 0, len; i < n; i += len ? len : 1) {
+		uint32_t cp = 0xfffd;
 
-		if (c == '"' || c == '\\')
-			putf(l, "\\%c", c);
-		else if (c < 0x20 || c >= 0x7f)
-			putf(l, "\\u%04x", c);
+		len = utf8_sequence(s + i, n - i, &cp);
+		if (cp == '"' || cp == '\\')
+			putf(l, "\\%c", (int)cp);
+		else if (!len || must_escape(cp))
+			putf(l, "\\u%04x", cp);
 		else
-			put(l, s + i, 1);
+			put(l, s + i, len);
 	}
 	put(l, "\"", 1);
 }
@@ -154,10 +173,13 @@ size_t access_log_format(char *buf, size_t cap, bool json, uint64_t wall_ns, con
 	return l.len;
 }
 
-static int open_sink(const char *path)
+int access_log_sink(const struct access_sink *s)
 {
-	int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640) : dup(STDOUT_FILENO);
+	int fd;
 
+	if (s->off)
+		return 0;
+	fd = s->path ? open(s->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640) : dup(STDOUT_FILENO);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -169,12 +191,26 @@ static void sink_set(struct access_log *log, int fd)
 	log->file = !fstat(fd, &st) && S_ISREG(st.st_mode);
 }
 
+static void lose(struct access_log *log, const char *p, size_t n)
+{
+	uint64_t lines = 0;
+
+	for (const char *end = p + n; (p = memchr(p, '\n', (size_t)(end - p))); p++)
+		lines++;
+	__atomic_add_fetch(&log->lost, lines, __ATOMIC_RELAXED);
+}
+
 /* A pipe that nobody reads must not hold the process: its writes are small enough
  * never to block once poll() said so (pipe(7)), and the end is waited for a second. */
 static void write_all(struct access_log *log, const char *p, size_t n)
 {
 	uint64_t give_up_ns = 0;
 
+	if (log->fd < 0)
+		return;
+	/* what was cut is a line of its own: the next one stays whole */
+	if (n && log->torn && write(log->fd, "\n", 1) == 1)
+		log->torn = false;
 	while (n) {
 		struct pollfd pfd = { log->fd, POLLOUT, 0 };
 		ssize_t r;
@@ -182,8 +218,10 @@ static void write_all(struct access_log *log, const char *p, size_t n)
 		if (!log->file) {
 			if (!give_up_ns && __atomic_load_n(&log->stop, __ATOMIC_ACQUIRE))
 				give_up_ns = clock_now_ns() + NSEC_PER_SEC;
-			if (give_up_ns && clock_now_ns() > give_up_ns)
+			if (give_up_ns && clock_now_ns() > give_up_ns) {
+				lose(log, p, n);
 				return;
+			}
 			if (poll(&pfd, 1, 100) <= 0)
 				continue;
 		}
@@ -191,12 +229,42 @@ static void write_all(struct access_log *log, const char *p, size_t n)
 		if (r < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (r < 0) {
-			log_warn("access_log_write_failed", "errno=%d bytes=%zu", errno, n);
+			log_warn("access_log_write_failed", "path=%s error=\"%s\" bytes=%zu", log->path ? log->path : "stdout",
+				 strerror(errno), n);
+			lose(log, p, n);
 			return;
 		}
+		if (r > 0)
+			log->torn = p[r - 1] != '\n';
 		p += r;
 		n -= (size_t)r;
 	}
+}
+
+static void replace_sink(struct access_log *log, int fd, char *path)
+{
+	if (log->fd >= 0)
+		close(log->fd);
+	free(log->path);
+	log->path = path;
+	log->torn = false;
+	log->fd = -1;
+	if (fd >= 0)
+		sink_set(log, fd);
+}
+
+static void reopen_sink(struct access_log *log)
+{
+	const struct access_sink s = { .path = log->path };
+	int fd = access_log_sink(&s);
+
+	if (fd < 0) {
+		log_warn("access_log_reopen_failed", "path=%s error=\"%s\"", log->path, strerror(-fd));
+		return;
+	}
+	close(log->fd);
+	log->torn = false;
+	sink_set(log, fd);
 }
 
 static void *access_log_thread(void *arg)
@@ -206,12 +274,13 @@ static void *access_log_thread(void *arg)
 
 	while (!stop) {
 		struct timespec until;
-		size_t n;
-		char *p;
-		bool reopen;
+		size_t n, old;
+		char *p, *next_path;
+		bool reopen, next;
+		int next_fd;
 
 		pthread_mutex_lock(&log->lock);
-		while (!log->stop && !log->filled && !log->reopen)
+		while (!log->stop && !log->filled && !log->reopen && !log->next)
 			pthread_cond_wait(&log->more, &log->lock);
 		stop = log->stop;
 		pthread_mutex_unlock(&log->lock);
@@ -223,46 +292,52 @@ static void *access_log_thread(void *arg)
 		stop = log->stop;
 		reopen = log->reopen;
 		log->reopen = false;
+		next = log->next;
+		next_fd = log->next_fd;
+		next_path = log->next_path;
+		old = log->next_at;
+		log->next = false;
 		p = log->fill;
 		n = log->filled;
 		log->fill = log->out;
 		log->out = p;
 		log->filled = 0;
 		pthread_mutex_unlock(&log->lock);
-		write_all(log, p, n);
-		if (reopen && log->path) {
-			int fd = open_sink(log->path);
-
-			if (fd < 0) {
-				log_warn("access_log_reopen_failed", "path=%s errno=%d", log->path, -fd);
-			} else {
-				close(log->fd);
-				sink_set(log, fd);
-			}
+		if (next) {
+			write_all(log, p, old);
+			p += old;
+			n -= old;
+			replace_sink(log, next_fd, next_path);
 		}
+		write_all(log, p, n);
+		if (reopen && log->path)
+			reopen_sink(log);
 	}
 	return NULL;
 }
 
-int access_log_open(struct access_log **out, const char *path, bool json)
+int access_log_open(struct access_log **out, const struct access_sink *s)
 {
+	const char *path = s->off ? NULL : s->path;
 	struct access_log *log = calloc(1, sizeof(*log));
 	int err = -ENOMEM;
 
 	*out = NULL;
 	if (!log)
 		return -ENOMEM;
-	log->json = json;
+	log->json = s->json;
+	log->off = s->off;
 	log->fill = malloc(BUFFER_BYTES);
 	log->out = malloc(BUFFER_BYTES);
 	log->path = path ? strdup(path) : NULL;
 	log->fd = -1;
 	if (!log->fill || !log->out || (path && !log->path))
 		goto fail;
-	err = open_sink(path);
+	err = access_log_sink(s);
 	if (err < 0)
 		goto fail;
-	sink_set(log, err);
+	if (!s->off)
+		sink_set(log, err);
 	pthread_mutex_init(&log->lock, NULL);
 	pthread_cond_init(&log->more, NULL);
 	err = -pthread_create(&log->thread, NULL, access_log_thread, log);
@@ -283,9 +358,12 @@ fail:
 bool access_log_write(struct access_log *log, const struct access_entry *e)
 {
 	char line[ACCESS_LINE_BYTES];
-	size_t n = access_log_format(line, sizeof(line), log->json, clock_wall_ns(), e);
 	bool fits, wake;
+	size_t n;
 
+	if (__atomic_load_n(&log->off, __ATOMIC_RELAXED))
+		return true;
+	n = access_log_format(line, sizeof(line), __atomic_load_n(&log->json, __ATOMIC_RELAXED), clock_wall_ns(), e);
 	pthread_mutex_lock(&log->lock);
 	fits = n <= BUFFER_BYTES - log->filled;
 	wake = fits && !log->filled;
@@ -307,6 +385,32 @@ void access_log_reopen(struct access_log *log)
 	pthread_cond_signal(&log->more);
 }
 
+void access_log_switch(struct access_log *log, const struct access_sink *s, int fd)
+{
+	char *path = s->off || !s->path ? NULL : strdup(s->path); /* without memory: it is not opened anew at a rotation */
+
+	pthread_mutex_lock(&log->lock);
+	if (log->next) { /* the thread has not come to the one before: its lines go where these go */
+		if (log->next_fd >= 0)
+			close(log->next_fd);
+		free(log->next_path);
+	} else {
+		log->next_at = log->filled;
+	}
+	log->next = true;
+	log->next_fd = s->off ? -1 : fd;
+	log->next_path = path;
+	__atomic_store_n(&log->json, s->json, __ATOMIC_RELAXED);
+	__atomic_store_n(&log->off, s->off, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&log->lock);
+	pthread_cond_signal(&log->more);
+}
+
+uint64_t access_log_lost(const struct access_log *log)
+{
+	return __atomic_load_n(&log->lost, __ATOMIC_RELAXED);
+}
+
 void access_log_close(struct access_log *log)
 {
 	if (!log)
@@ -318,7 +422,12 @@ void access_log_close(struct access_log *log)
 	pthread_join(log->thread, NULL);
 	pthread_mutex_destroy(&log->lock);
 	pthread_cond_destroy(&log->more);
-	close(log->fd);
+	if (log->next && log->next_fd >= 0)
+		close(log->next_fd);
+	if (log->next)
+		free(log->next_path);
+	if (log->fd >= 0)
+		close(log->fd);
 	free(log->path);
 	free(log->fill);
 	free(log->out);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* The access log: one line a request. Workers append to a bounded buffer; a
  * thread of its own writes it out, so that a slow disk or a full pipe delays no
- * request: lines that find the buffer full are dropped and counted. */
+ * request: lines that find the buffer full are dropped and counted, and so are those
+ * that the sink refuses (a full disk). */
 #ifndef KVSTEER_GATEWAY_ACCESS_LOG_H
 #define KVSTEER_GATEWAY_ACCESS_LOG_H
 #include <stdbool.h>
@@ -30,11 +31,25 @@ struct access_entry {
 	unsigned retries;
 };
 
-/* `path` NULL: stdout. The file is opened for appending, and again on
- * access_log_reopen() (log rotation: SIGHUP). 0 or negative errno. */
-int access_log_open(struct access_log **out, const char *path, bool json);
+/* Where lines go and what they look like. */
+struct access_sink {
+	bool off;         /* nowhere */
+	const char *path; /* NULL: stdout */
+	bool json;
+};
+
+/* The file is opened for appending, and again on access_log_reopen() (log rotation:
+ * SIGHUP). 0 or negative errno. */
+int access_log_open(struct access_log **out, const struct access_sink *s);
+/* A reload: opens another sink beside the present one. A descriptor (0, unused, where it is
+ * off) for access_log_switch() or close(), or negative errno. */
+int access_log_sink(const struct access_sink *s);
+/* From here on lines go to `fd`, which it takes; those before go where they would have gone. */
+void access_log_switch(struct access_log *log, const struct access_sink *s, int fd);
 /* False: dropped. Any thread; never blocks on the sink. */
 bool access_log_write(struct access_log *log, const struct access_entry *e);
+/* Lines that were taken and that the sink then refused. Any thread. */
+uint64_t access_log_lost(const struct access_log *log);
 void access_log_reopen(struct access_log *log);
 /* Every line fits, whatever its strings hold. */
 #define ACCESS_LINE_BYTES 16384

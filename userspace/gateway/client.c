@@ -373,6 +373,15 @@ void client_close_all(struct worker *w)
 {
 	struct list *p, *tmp;
 
+	/* what has not begun its answer gets one, the others see a cut: neither is the client's doing */
+	list_for_each_safe(p, tmp, &w->clients) {
+		struct client *c = list_entry(p, struct client, link);
+
+		if (!c->x || c->state == CLIENT_IDLE)
+			continue;
+		__atomic_add_fetch(&w->gw->requests_cut, 1, __ATOMIC_RELAXED);
+		exchange_fail(c->x, REASON_DRAINING, "the gateway is shutting down");
+	}
 	list_for_each_safe(p, tmp, &w->clients)
 		client_gone(list_entry(p, struct client, link));
 }

@@ -126,10 +126,13 @@ void exchange_decide(struct exchange *x)
 		x->model = strdup(info->model);
 	x->pool = fleet_pool_for_model(x->fleet, info->has_model ? x->model : NULL, &x->names);
 	if (!x->pool) {
-		char text[PROMPT_MODEL_MAX + 64];
+		char text[PROMPT_MODEL_MAX + 160];
 
 		if (info->has_model)
 			snprintf(text, sizeof(text), "The model `%s` does not exist.", info->model);
+		else if (x->streaming)
+			snprintf(text, sizeof(text), "No model is named in the body's first %llu bytes (limits.scan), and there is "
+				 "no default pool.", (unsigned long long)x->body.held);
 		else
 			snprintf(text, sizeof(text), "The request names no model and there is no default pool.");
 		exchange_fail(x, REASON_MODEL_NOT_FOUND, text);
@@ -255,6 +258,18 @@ bool exchange_may_retry(const struct exchange *x)
 	       !(x->phase == EXCHANGE_ANSWERING && !x->flow.hold);
 }
 
+/* The last backend that was asked, where clients may know its name. */
+static void fail_of_backend(struct exchange *x, enum reason reason, const char *message)
+{
+	char text[BACKEND_NAME_BYTES + 160];
+
+	if (x->backend && x->fleet->cfg->response_headers) {
+		snprintf(text, sizeof(text), "%s (backend %s)", message, x->backend->cfg->name);
+		message = text;
+	}
+	exchange_fail(x, reason, message);
+}
+
 void exchange_backend_failed(struct exchange *x, enum route_result result, enum reason reason, const char *message)
 {
 	struct worker *w = x->w;
@@ -268,14 +283,14 @@ void exchange_backend_failed(struct exchange *x, enum route_result result, enum 
 	}
 	route_node_result(route, node, result, w->now_ns);
 	if (!exchange_may_retry(x) || !x->c) {
-		exchange_fail(x, reason, message);
+		fail_of_backend(x, reason, message);
 		return;
 	}
 	w->retry_budget -= 1;
 	if (route_retry(route, &x->ticket, w->now_ns, &x->plan)) {
 		x->assigned = false; /* the ticket has ended */
 		pool_wake(x->pool->state);
-		exchange_fail(x, reason, message);
+		fail_of_backend(x, reason, message);
 		return;
 	}
 	if (sp)

@@ -159,8 +159,8 @@ void exchange_release_slot(struct exchange *x, enum route_outcome outcome);
 /* ---- reply.c: answers of the gateway's own ---- */
 /* An error, where nothing has gone out yet; else the answer is cut. */
 void exchange_fail(struct exchange *x, enum reason reason, const char *message);
-/* A local answer with this body. */
-void exchange_reply(struct exchange *x, int status, const char *content_type, const char *body, size_t len);
+/* A local answer with this body; `fields`: whole lines of its head, or NULL. */
+void exchange_reply(struct exchange *x, int status, const char *fields, const char *body, size_t len);
 
 /* ---- decide.c: routing ---- */
 void exchange_decide(struct exchange *x);
@@ -217,6 +217,6 @@ void exchange_release_hold(struct exchange *x);
 void exchange_reset_answer(struct exchange *x);
 
 /* ---- local.c ---- */
-/* /v1/models and the like; true if it was answered. */
+/* /v1/models, /health and the like; true if it was answered. */
 bool exchange_local(struct exchange *x, const char *path, uint32_t len);
 #endif

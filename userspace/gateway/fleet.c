@@ -9,7 +9,8 @@
 #include "base/log.h"
 #include "gateway/internal.h"
 
-static void pool_config(const struct config_pool *p, struct route_pool_config *rc, struct route_backend_config *backends)
+static void pool_config(const struct config_pool *p, const struct fleet_backend *addresses, struct route_pool_config *rc,
+			struct route_backend_config *backends)
 {
 	memset(rc, 0, sizeof(*rc));
 	rc->name = p->name;
@@ -43,6 +44,7 @@ static void pool_config(const struct config_pool *p, struct route_pool_config *r
 			.address = p->backends[i].address,
 			.cap = p->backends[i].concurrency_threshold,
 			.extra_ms = p->backends[i].extra_ms,
+			.unresolved = !addresses[i].addr_len,
 		};
 }
 _Static_assert((int)CONFIG_POLICY_COST == (int)ROUTE_POLICY_COST &&
@@ -116,6 +118,16 @@ static int state_register(struct fleet_registry *r, struct fleet_pool_state *s)
 	return slot < STATS_POOLS_MAX ? 0 : -ENOSPC;
 }
 
+/* Slots of all backends together: how fast they may come free is guessed from their number. */
+static void set_slots(struct fleet_pool_state *s, const struct config_pool *p)
+{
+	uint32_t slots = 0;
+
+	for (unsigned i = 0; i < p->n_backends; i++)
+		slots += p->backends[i].concurrency_threshold;
+	queue_set_slots(&s->queue, slots);
+}
+
 static int state_new(struct gateway *gw, const struct config_pool *p, const struct route_pool_config *rc,
 		     struct fleet_pool_state **out)
 {
@@ -129,6 +141,7 @@ static int state_new(struct gateway *gw, const struct config_pool *p, const stru
 	err = queue_init(&s->queue, (uint32_t)p->queue_max_requests);
 	if (err)
 		goto no_queue;
+	set_slots(s, p);
 	err = route_pool_create(&s->route, rc, &gw->ledger);
 	if (err)
 		goto no_route;
@@ -149,22 +162,25 @@ no_queue:
 }
 
 /* Brings the pool's lasting state to `p`, made where there is none; *out has a reference. */
-static int state_take(struct gateway *gw, const struct config_pool *p, struct fleet_pool_state **out)
+static int state_take(struct gateway *gw, const struct config_pool *p, const struct fleet_backend *addresses,
+		      struct fleet_pool_state **out)
 {
 	struct route_backend_config backends[CONFIG_MAX_BACKENDS];
 	struct fleet_pool_state *s = state_find(&gw->registry, p->name);
 	struct route_pool_config rc;
 	int err;
 
-	pool_config(p, &rc, backends);
+	pool_config(p, addresses, &rc, backends);
 	if (!s)
 		return state_new(gw, p, &rc, out);
 	err = route_pool_update(s->route, &rc);
 	if (!err) {
 		pthread_mutex_lock(&s->queue_lock);
 		err = queue_set_limit(&s->queue, (uint32_t)p->queue_max_requests);
-		if (!err)
+		if (!err) {
 			__atomic_store_n(&s->queueless, !p->queue_max_requests, __ATOMIC_RELAXED);
+			set_slots(s, p);
+		}
 		pthread_mutex_unlock(&s->queue_lock);
 	}
 	if (err) {
@@ -181,7 +197,7 @@ static void states_restore(struct gateway *gw, struct fleet *old)
 	for (unsigned i = 0; old && i < old->npools; i++) {
 		struct fleet_pool_state *s;
 
-		if (!state_take(gw, old->pools[i].cfg, &s))
+		if (!state_take(gw, old->pools[i].cfg, old->pools[i].backends, &s))
 			fleet_state_put(s); /* `old` holds its own reference */
 		else
 			log_error("pool_restore_failed", "pool=%s", old->pools[i].cfg->name);
@@ -200,7 +216,27 @@ static void fleet_free(struct fleet *f)
 	free(f);
 }
 
-static int pool_build(struct gateway *gw, const struct config_pool *p, struct fleet_pool *out)
+/* The address of the configuration's own look-up; of a later one; of the fleet before, where the
+ * name can't be resolved just now. */
+static void backend_address(struct gateway *gw, const struct fleet *old, struct fleet_backend *b)
+{
+	b->addr_len = b->cfg->sa_len;
+	memcpy(&b->addr, &b->cfg->sa, b->addr_len);
+	if (b->addr_len || resolve_found(gw, b->cfg, &b->addr, &b->addr_len))
+		return;
+	for (unsigned i = 0; old && i < old->npools; i++)
+		for (unsigned k = 0; k < old->pools[i].nbackends; k++) {
+			const struct fleet_backend *o = &old->pools[i].backends[k];
+
+			if (!o->addr_len || o->cfg->port != b->cfg->port || strcmp(o->cfg->host, b->cfg->host))
+				continue;
+			b->addr = o->addr;
+			b->addr_len = o->addr_len;
+			return;
+		}
+}
+
+static int pool_build(struct gateway *gw, const struct config_pool *p, const struct fleet *old, struct fleet_pool *out)
 {
 	int err;
 
@@ -208,18 +244,19 @@ static int pool_build(struct gateway *gw, const struct config_pool *p, struct fl
 	out->backends = calloc(p->n_backends, sizeof(*out->backends));
 	if (!out->backends)
 		return -ENOMEM;
-	err = state_take(gw, p, &out->state);
+	for (unsigned i = 0; i < p->n_backends; i++) {
+		out->backends[i].cfg = &p->backends[i];
+		backend_address(gw, old, &out->backends[i]);
+	}
+	err = state_take(gw, p, out->backends, &out->state);
 	if (err)
 		return err;
 	out->nbackends = p->n_backends;
 	for (unsigned i = 0; i < p->n_backends; i++) {
 		struct fleet_backend *b = &out->backends[i];
 
-		b->cfg = &p->backends[i];
 		b->node = route_node_by_name(out->state->route, b->cfg->name);
 		b->row = route_node_row(out->state->route, b->node);
-		memcpy(&b->addr, &b->cfg->sa, b->cfg->sa_len);
-		b->addr_len = b->cfg->sa_len;
 	}
 	return 0;
 }
@@ -240,7 +277,7 @@ int fleet_build(struct gateway *gw, struct config *cfg, struct fleet *old, struc
 	f->pools = calloc(cfg->n_pools, sizeof(*f->pools));
 	for (unsigned i = 0; f->pools && i < cfg->n_pools; i++) {
 		f->npools = i + 1;
-		rc = pool_build(gw, &cfg->pools[i], &f->pools[i]);
+		rc = pool_build(gw, &cfg->pools[i], old, &f->pools[i]);
 		if (rc)
 			break;
 	}
@@ -296,7 +333,7 @@ static struct fleet_pool *pool_without_name(const struct fleet *f)
 	for (unsigned i = 0; i < f->npools; i++)
 		if (f->pools[i].cfg->is_default)
 			return &f->pools[i];
-	return f->npools == 1 ? &f->pools[0] : NULL;
+	return NULL;
 }
 
 struct fleet_pool *fleet_pool_for_model(const struct fleet *f, const char *model, struct fleet_model *m)

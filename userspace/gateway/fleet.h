@@ -40,7 +40,7 @@ struct fleet_backend {
 	uint32_t node;            /* of the pool */
 	uint32_t row;             /* of the backend table */
 	struct sockaddr_storage addr;
-	socklen_t addr_len;
+	socklen_t addr_len;       /* 0: its name has no address */
 };
 
 struct fleet_pool {
@@ -73,8 +73,8 @@ struct fleet_model {
 	bool alias;         /* the client used an alias */
 };
 
-/* The pool that serves `model`. NULL or empty: the default pool, or the only
- * one. NULL is returned if no pool serves it. */
+/* The pool that serves `model`. NULL or empty: the default pool. NULL is returned if no
+ * pool serves it. */
 struct fleet_pool *fleet_pool_for_model(const struct fleet *f, const char *model, struct fleet_model *m);
 /* The same names in another snapshot of the pool `p`. */
 void fleet_rename(const struct fleet *f, const struct fleet_pool *p, const char *model, struct fleet_model *m);

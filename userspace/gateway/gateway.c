@@ -27,6 +27,15 @@ static uint64_t target_cookie(uint32_t slot, uint32_t node)
 	return (uint64_t)slot << 32 | node;
 }
 
+/* Also an answer that is no metrics page shows that somebody is there. */
+static void mark_reachable(struct gateway *gw, struct fleet_pool_state *state, uint32_t node, bool reachable)
+{
+	uint32_t row = route_node_row(state->route, node);
+
+	if (row < BACKENDS_MAX_ROWS)
+		__atomic_store_n(&gw->unreachable[row], !reachable, __ATOMIC_RELAXED);
+}
+
 static void on_sample(void *ctx, uint64_t cookie, const struct signal_sample *s, uint64_t now_ns)
 {
 	struct gateway *gw = ctx;
@@ -49,13 +58,21 @@ static void on_sample(void *ctx, uint64_t cookie, const struct signal_sample *s,
 		if (s->adapters[i].running)
 			adapters[in.n_adapters++] = s->adapters[i].name;
 	route_snapshot(state->route, (uint32_t)cookie, &in, now_ns);
+	mark_reachable(gw, state, (uint32_t)cookie, true);
 	fleet_state_put(state);
 }
 
 /* Unknown is not bad: the backend keeps its traffic by our own counts; its
- * figures only grow stale. Counted by the scraper. */
+ * figures only grow stale. Counted by the scraper. Where nobody listens, readiness takes note. */
 static void on_error(void *ctx, uint64_t cookie, enum scrape_error err, uint64_t now_ns)
 {
+	struct gateway *gw = ctx;
+	struct fleet_pool_state *state = fleet_state_get(&gw->registry, (uint32_t)(cookie >> 32));
+
+	if (!state)
+		return;
+	mark_reachable(gw, state, (uint32_t)cookie, err != SCRAPE_REFUSED);
+	fleet_state_put(state);
 }
 
 static enum engine_kind engine_of(enum config_engine e)
@@ -110,109 +127,26 @@ static void claim_rows(struct gateway *gw, const struct fleet *f)
 			uint32_t row = f->pools[i].backends[k].row;
 			uint64_t id = XXH3_64bits_withSeed(name, strlen(name), XXH3_64bits(pool, strlen(pool)));
 
-			if (gw->row_identity[row] && gw->row_identity[row] != id)
+			if (gw->row_identity[row] && gw->row_identity[row] != id) {
 				stats_backend_restart(gw->stats, gw->n_workers + 1, gw->stats_correction, row);
-			gw->row_identity[row] = id;
-		}
-}
-
-/* ---- listeners ---- */
-
-static int address_text(const struct sockaddr_storage *sa, char *buf, size_t cap)
-{
-	char ip[INET6_ADDRSTRLEN];
-	const struct sockaddr_in6 *v6 = (const void *)sa;
-	const struct sockaddr_in *v4 = (const void *)sa;
-
-	if (sa->ss_family == AF_INET6) {
-		inet_ntop(AF_INET6, &v6->sin6_addr, ip, sizeof(ip));
-		return snprintf(buf, cap, "[%s]:%u", ip, ntohs(v6->sin6_port));
-	}
-	inet_ntop(AF_INET, &v4->sin_addr, ip, sizeof(ip));
-	return snprintf(buf, cap, "%s:%u", ip, ntohs(v4->sin_port));
-}
-
-/* What a worker changes at a reload; made by the control thread, freed by the worker. */
-struct listener_change {
-	struct mail mail;
-	struct config *cfg;
-	unsigned n; /* new sockets */
-	struct {
-		int fd;
-		unsigned listener;
-	} fresh[CONFIG_MAX_LISTENERS];
-};
-
-static void listeners_changed(struct worker *w, struct mail *m)
-{
-	struct listener_change *ch = container_of(m, struct listener_change, mail);
-	struct listener *l, *next;
-
-	worker_fleet(w);
-	for (unsigned i = 0; i < ch->n; i++) {
-		const struct config_address *a = &ch->cfg->listeners[ch->fresh[i].listener].address;
-
-		if (w->draining)
-			close(ch->fresh[i].fd);
-		else if (listener_add(w, ch->fresh[i].fd, (const struct sockaddr *)&a->sa, a->sa_len))
-			log_error("listen_failed", "address=%s", a->text);
-	}
-	for (l = w->listeners; l; l = next) {
-		bool keep = false;
-
-		next = l->next;
-		for (unsigned i = 0; i < ch->cfg->n_listeners; i++)
-			keep |= l->addr_len == ch->cfg->listeners[i].address.sa_len &&
-				!memcmp(&l->addr, &ch->cfg->listeners[i].address.sa, l->addr_len);
-		if (!keep)
-			listener_close(w, l);
-	}
-	config_unref(ch->cfg);
-	free(ch);
-}
-
-/* Binds what `cfg` has and `old` (NULL: nothing) had not, once per worker. */
-static int bind_new(struct gateway *gw, struct config *cfg, const struct config *old, struct listener_change **changes,
-		    char *err, size_t err_len)
-{
-	int rc = 0;
-
-	for (unsigned i = 0; i < gw->n_workers; i++) {
-		changes[i] = calloc(1, sizeof(*changes[i]));
-		if (!changes[i])
-			rc = -ENOMEM;
-		else
-			changes[i]->mail.fn = listeners_changed;
-	}
-	for (unsigned k = 0; !rc && k < cfg->n_listeners; k++) {
-		const struct config_address *a = &cfg->listeners[k].address;
-		bool had = false;
-
-		for (unsigned j = 0; old && j < old->n_listeners; j++)
-			had |= old->listeners[j].address.sa_len == a->sa_len &&
-			       !memcmp(&old->listeners[j].address.sa, &a->sa, a->sa_len);
-		for (unsigned i = 0; !had && !rc && i < gw->n_workers; i++) {
-			int fd = listener_bind((const struct sockaddr *)&a->sa, a->sa_len);
-
-			if (fd < 0) {
-				char text[64];
-
-				rc = fd;
-				address_text(&a->sa, text, sizeof(text));
-				snprintf(err, err_len, "can't listen on %s: %s", text, strerror(-rc));
-				break;
+				__atomic_store_n(&gw->unreachable[row], false, __ATOMIC_RELAXED);
 			}
-			changes[i]->fresh[changes[i]->n].fd = fd;
-			changes[i]->fresh[changes[i]->n++].listener = k;
+			__atomic_store_n(&gw->row_identity[row], id, __ATOMIC_RELAXED);
 		}
+}
+
+/* The same for the slots of pools. */
+static void claim_slots(struct gateway *gw, const struct fleet *f)
+{
+	for (unsigned i = 0; i < f->npools; i++) {
+		const char *pool = f->pools[i].cfg->name;
+		uint32_t slot = f->pools[i].state->slot;
+		uint64_t id = XXH3_64bits(pool, strlen(pool));
+
+		if (gw->slot_identity[slot] && gw->slot_identity[slot] != id)
+			stats_pool_restart(gw->stats, gw->n_workers + 1, gw->stats_correction, slot);
+		gw->slot_identity[slot] = id;
 	}
-	if (rc)
-		for (unsigned i = 0; i < gw->n_workers; i++) {
-			for (unsigned k = 0; changes[i] && k < changes[i]->n; k++)
-				close(changes[i]->fresh[k].fd);
-			free(changes[i]);
-		}
-	return rc;
 }
 
 /* ---- life ---- */
@@ -226,12 +160,60 @@ static unsigned worker_count(const struct config *cfg)
 	return n > GATEWAY_WORKERS_MAX ? GATEWAY_WORKERS_MAX : (unsigned)n;
 }
 
+static struct access_sink access_sink_of(const struct config *cfg)
+{
+	return (struct access_sink){
+		.off = cfg->log.access == CONFIG_ACCESS_OFF,
+		.path = cfg->log.access == CONFIG_ACCESS_FILE ? cfg->log.access_path : NULL,
+		.json = cfg->log.format == CONFIG_LOG_JSON,
+	};
+}
+
+static bool same_sink(const struct config *a, const struct config *b)
+{
+	return a->log.access == b->log.access && a->log.format == b->log.format && !strcmp(a->log.access_path, b->log.access_path);
+}
+
+static void access_sink_error(const struct config *cfg, int error, char *err, size_t err_len)
+{
+	const char *given = cfg->log.access == CONFIG_ACCESS_FILE ? cfg->log.access_path : "stdout";
+	struct config_error e;
+
+	config_error_system(&e, cfg, "log.access", given, cfg->log.line, cfg->log.column, "cannot be opened", error);
+	config_error_text(&e, err, err_len);
+}
+
+int gateway_publish(struct gateway *gw, struct config *cfg, struct fleet *old, char *err, size_t err_len)
+{
+	struct fleet *new = NULL;
+	int rc;
+
+	/* From the first pool's update to the publication, a worker that is given a
+	 * backend it does not know waits for this lock. */
+	pthread_mutex_lock(&gw->fleet_lock);
+	rc = fleet_build(gw, cfg, old, &new, err, err_len);
+	if (!rc) {
+		claim_rows(gw, new);
+		claim_slots(gw, new);
+		gw->fleet = new;
+		__atomic_store_n(&gw->fleet_version, new->version, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&gw->fleet_lock);
+	if (rc)
+		return rc;
+	rc = scrape_fleet(gw, new);
+	if (rc)
+		log_error("scrape_targets_failed", "error=\"%s\"", strerror(-rc));
+	fleet_put(old); /* the gateway's reference */
+	return 0;
+}
+
 int gateway_create(struct gateway **out, struct config *cfg, char *err, size_t err_len)
 {
 	static const struct scraper_ops ops = { on_sample, on_error };
 	struct gateway *gw = calloc(1, sizeof(*gw));
 	struct listener_change *changes[GATEWAY_WORKERS_MAX];
-	struct config_error ce;
+	struct access_sink sink;
 	int rc = -ENOMEM;
 
 	*out = NULL;
@@ -245,11 +227,7 @@ int gateway_create(struct gateway **out, struct config *cfg, char *err, size_t e
 		gw->id_seed = (uint32_t)clock_wall_ns();
 	gw->n_workers = worker_count(cfg);
 	gw->max_connections = cfg->limits.connections;
-	rc = config_resolve(cfg, &ce);
-	if (rc) {
-		config_error_text(&ce, err, err_len);
-		goto fail;
-	}
+	gateway_resolve(cfg);
 	/* a request holds a slot while it is routed: never more than there are client connections */
 	rc = ledger_create(&gw->ledger, (uint32_t)gw->max_connections + gw->n_workers, gw->n_workers);
 	if (rc) {
@@ -260,13 +238,11 @@ int gateway_create(struct gateway **out, struct config *cfg, char *err, size_t e
 	if (rc)
 		goto fail;
 	gw->fleet_version = gw->fleet->version;
-	if (cfg->log.access != CONFIG_ACCESS_OFF) {
-		rc = access_log_open(&gw->access_log, cfg->log.access == CONFIG_ACCESS_FILE ? cfg->log.access_path : NULL,
-				     cfg->log.format == CONFIG_LOG_JSON);
-		if (rc) {
-			snprintf(err, err_len, "access log %s: %s", cfg->log.access_path, strerror(-rc));
-			goto fail;
-		}
+	sink = access_sink_of(cfg);
+	rc = access_log_open(&gw->access_log, &sink);
+	if (rc) {
+		access_sink_error(cfg, -rc, err, err_len);
+		goto fail;
 	}
 	for (unsigned i = 0; i < gw->n_workers; i++) {
 		rc = worker_create(&gw->workers[i], gw, i);
@@ -285,13 +261,12 @@ int gateway_create(struct gateway **out, struct config *cfg, char *err, size_t e
 	if (!gw->stats_correction)
 		goto fail;
 	claim_rows(gw, gw->fleet);
-	rc = bind_new(gw, cfg, NULL, changes, err, err_len);
+	claim_slots(gw, gw->fleet);
+	rc = listeners_bind(gw, cfg, NULL, changes, err, err_len);
 	if (rc)
 		goto fail;
-	for (unsigned i = 0; i < gw->n_workers; i++) {
-		changes[i]->cfg = config_ref(cfg);
-		listeners_changed(gw->workers[i], &changes[i]->mail);
-	}
+	for (unsigned i = 0; i < gw->n_workers; i++)
+		listeners_apply(gw->workers[i], changes[i], cfg, false);
 	rc = scraper_create(&gw->scraper, &ops, gw);
 	if (!rc)
 		rc = scrape_fleet(gw, gw->fleet);
@@ -300,6 +275,7 @@ int gateway_create(struct gateway **out, struct config *cfg, char *err, size_t e
 		goto fail;
 	}
 	*out = gw;
+	*err = 0;
 	return 0;
 fail:
 	gateway_destroy(gw);
@@ -320,53 +296,38 @@ int gateway_start(struct gateway *gw)
 int gateway_reload(struct gateway *gw, struct config *cfg, char *err, size_t err_len)
 {
 	struct listener_change *changes[GATEWAY_WORKERS_MAX];
-	struct fleet *old, *new;
-	struct config_error ce;
-	int rc = config_resolve(cfg, &ce);
+	struct access_sink sink = access_sink_of(cfg);
+	struct fleet *old = gateway_fleet_get(gw);
+	bool same = same_sink(cfg, old->cfg);
+	int rc, sink_fd = -1;
 
-	if (rc) {
-		config_error_text(&ce, err, err_len);
-		return rc;
-	}
-	old = gateway_fleet_get(gw);
-	rc = bind_new(gw, cfg, old->cfg, changes, err, err_len);
-	if (rc) {
+	/* everything that may fail, before anything changes */
+	if (!same)
+		sink_fd = access_log_sink(&sink);
+	if (!same && sink_fd < 0) {
 		fleet_put(old);
-		return rc;
+		access_sink_error(cfg, -sink_fd, err, err_len);
+		return sink_fd;
 	}
-	/* From the first pool's update to the publication, a worker that is given a
-	 * backend it does not know waits for this lock. */
-	pthread_mutex_lock(&gw->fleet_lock);
-	rc = fleet_build(gw, cfg, old, &new, err, err_len);
+	gateway_resolve(cfg);
+	rc = listeners_bind(gw, cfg, old->cfg, changes, err, err_len);
 	if (!rc) {
-		claim_rows(gw, new);
-		gw->fleet = new;
-		__atomic_store_n(&gw->fleet_version, new->version, __ATOMIC_RELEASE);
-	}
-	pthread_mutex_unlock(&gw->fleet_lock);
-	if (rc) {
+		rc = gateway_publish(gw, cfg, old, err, err_len);
 		for (unsigned i = 0; i < gw->n_workers; i++) {
-			for (unsigned k = 0; k < changes[i]->n; k++)
-				close(changes[i]->fresh[k].fd);
-			free(changes[i]);
+			if (rc)
+				listeners_forget(changes[i]);
+			else
+				listeners_apply(gw->workers[i], changes[i], cfg, true);
 		}
-		fleet_put(old);
-		return rc;
 	}
-	if (worker_count(cfg) != gw->n_workers || cfg->limits.connections != gw->max_connections)
-		log_warn("reload_needs_restart", "keys=workers,limits.connections");
-	rc = scrape_fleet(gw, new);
-	if (rc)
-		log_error("scrape_targets_failed", "errno=%d", -rc);
-	for (unsigned i = 0; i < gw->n_workers; i++) {
-		changes[i]->cfg = config_ref(cfg);
-		worker_post(gw->workers[i], &changes[i]->mail);
-	}
-	if (gw->access_log)
-		access_log_reopen(gw->access_log);
-	fleet_put(old); /* ours from above */
-	fleet_put(old); /* the gateway's */
-	return 0;
+	if (!rc && same)
+		access_log_reopen(gw->access_log); /* rotation: the new file is there when lines go to it */
+	else if (!rc)
+		access_log_switch(gw->access_log, &sink, sink_fd);
+	else if (!same && !sink.off)
+		close(sink_fd);
+	fleet_put(old);
+	return rc;
 }
 
 void gateway_drain(struct gateway *gw)
@@ -427,6 +388,9 @@ void gateway_destroy(struct gateway *gw)
 	if (gw->stats_correction)
 		stats_worker_free(gw->stats_correction);
 	scraper_destroy(gw->scraper);
+	resolve_abandon(gw);
+	if (gw->requests_cut)
+		log_warn("requests_cut", "requests=%llu reason=draining", (unsigned long long)gw->requests_cut);
 	access_log_close(gw->access_log);
 	if (gw->fleet)
 		fleet_put(gw->fleet);

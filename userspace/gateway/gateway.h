@@ -14,7 +14,7 @@ struct config;
 struct gateway;
 struct route_explain_row;
 
-/* Resolves backends, binds listeners, allocates tables. Takes its own reference
+/* Resolves backends (one without an address gets no request), binds listeners, allocates tables. Takes its own reference
  * of `cfg`. 0, or a negative errno with a one-line message in `err`. */
 int gateway_create(struct gateway **out, struct config *cfg, char *err, size_t err_len);
 /* Starts the workers and the scraper: from here requests are answered. */
@@ -23,9 +23,14 @@ int gateway_start(struct gateway *gw);
 /* Swaps in a new configuration at once for new requests; requests under way
  * keep the old one. Pools and backends are matched by name and keep index,
  * learned speeds and in-flight. Nothing changes when it fails (negative errno,
- * message in `err`). `workers` and `limits.connections` need a restart: a
- * changed value is kept for the next start and logged. Control thread only. */
+ * message in `err`). `workers` and `limits.connections` need a restart. A backend whose
+ * name can't be resolved now keeps the address that it had. Control thread only. */
 int gateway_reload(struct gateway *gw, struct config *cfg, char *err, size_t err_len);
+
+/* Asks again for the addresses of names that had none, in the background, every 10 s; takes in what
+ * was found. To be called at or after the time that it returned last (UINT64_MAX: nothing to do
+ * before the next reload). Control thread only. */
+uint64_t gateway_resolve_again(struct gateway *gw, uint64_t now_ns);
 
 /* Stops accepting, closes idle connections; requests under way go on until they
  * end or `timeouts.drain` is over, then they are cut visibly. Returns at once. */
@@ -54,8 +59,13 @@ struct gateway_scrape_view {
 };
 void gateway_scrape_view(const struct gateway *gw, struct gateway_scrape_view *out);
 uint64_t gateway_start_ns(const struct gateway *gw);
-/* True if one backend at least of some pool is eligible and it does not drain. */
+/* True if it does not drain, and one backend at least of some pool can take requests: neither
+ * excluded, without address, nor found with nobody listening when its counters were to be read. */
 bool gateway_ready(struct gateway *gw);
+/* Nobody listened at this row's backend when its counters were last to be read. Any thread. */
+bool gateway_unreachable(const struct gateway *gw, uint32_t row);
+/* Access log lines that their sink refused. Any thread. */
+uint64_t gateway_log_lost(const struct gateway *gw);
 
 /* Live request slots by the ledger and the sum of the rows' in_flight counters. Each is read
  * by itself, while requests come and go: gateway_ledger_mismatches() compares exactly. */

@@ -16,7 +16,7 @@
 #define ACCEPTS_PER_TURN 64
 #define ACCEPT_PAUSE_NS (100 * NSEC_PER_MSEC)
 
-int listener_bind(const struct sockaddr *addr, socklen_t len)
+int listener_bind(const struct sockaddr *addr, socklen_t len, bool first)
 {
 	int one = 1, err;
 	/* IPPROTO_TCP by name: a host with MPTCP by default must not give us another protocol */
@@ -25,7 +25,10 @@ int listener_bind(const struct sockaddr *addr, socklen_t len)
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+	/* A first socket that is bound with SO_REUSEPORT would join those of another process of
+	 * this user, and share its traffic. Without, bind() or listen() say that the port is taken. */
+	if (!first)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
 	if (addr->sa_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
 	if (bind(fd, addr, len) || listen(fd, LISTEN_BACKLOG)) {
@@ -33,6 +36,8 @@ int listener_bind(const struct sockaddr *addr, socklen_t len)
 		close(fd);
 		return err;
 	}
+	if (first) /* the other workers' may join it now */
+		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
 	return fd;
 }
 

@@ -14,8 +14,9 @@ struct listener {
 	bool keep; /* while a reload compares lists */
 };
 
-/* A bound, listening, non-blocking socket, or negative errno. */
-int listener_bind(const struct sockaddr *addr, socklen_t len);
+/* A bound, listening, non-blocking socket, or negative errno. `first`: -EADDRINUSE where anybody,
+ * this process included, listens there already; else it joins the listeners of this user. */
+int listener_bind(const struct sockaddr *addr, socklen_t len, bool first);
 /* Gives the worker a listener on `fd` (taken over, closed on failure). Before the
  * loop runs, or on its thread. */
 int listener_add(struct worker *w, int fd, const struct sockaddr *addr, socklen_t len);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What the gateway answers itself: the models of all pools. */
+/* What the gateway answers itself: the models of all pools, health. */
 #include <stdlib.h>
 #include <yyjson.h>
 
 #include "gateway/exchange.h"
+#include "gateway/internal.h"
 
 #define MODELS "/v1/models"
 
@@ -57,6 +58,23 @@ static yyjson_mut_val *models(yyjson_mut_doc *doc, const struct fleet *f, const 
 	return root;
 }
 
+/* Where load balancers and SageMaker look (GET /ping): whether a request would find a backend. A
+ * configuration that lists the path in allow_paths asks the backends instead. */
+static bool health(struct exchange *x, const char *path, uint32_t len)
+{
+	if (!(len == 7 && !memcmp(path, "/health", 7)) && !(len == 5 && !memcmp(path, "/ping", 5)))
+		return false;
+	if ((x->method != HTTP_M_GET && x->method != HTTP_M_HEAD) || config_path_allowed(x->fleet->cfg, path, len))
+		return false;
+	if (gateway_ready(x->w->gw))
+		exchange_reply(x, 200, "content-type: text/plain\r\n", "ready\n", 6);
+	else if (x->w->draining || gateway_draining(x->w->gw))
+		exchange_fail(x, REASON_DRAINING, "the gateway is shutting down");
+	else
+		exchange_fail(x, REASON_NO_BACKEND, "no backend can take requests");
+	return true;
+}
+
 bool exchange_local(struct exchange *x, const char *path, uint32_t len)
 {
 	const uint32_t n = sizeof(MODELS) - 1;
@@ -66,8 +84,14 @@ bool exchange_local(struct exchange *x, const char *path, uint32_t len)
 	size_t size;
 	char *text;
 
+	if (health(x, path, len))
+		return true;
 	if (len < n || memcmp(path, MODELS, n) || (len > n && path[n] != '/'))
 		return false;
+	if (x->method == HTTP_M_OPTIONS) {
+		exchange_reply(x, 204, "allow: GET, HEAD, OPTIONS\r\n", "", 0);
+		return true;
+	}
 	if (x->method != HTTP_M_GET && x->method != HTTP_M_HEAD) {
 		exchange_fail(x, REASON_METHOD_NOT_ALLOWED, "this path takes GET");
 		return true;
@@ -90,7 +114,7 @@ bool exchange_local(struct exchange *x, const char *path, uint32_t len)
 	yyjson_mut_doc_set_root(doc, root);
 	text = yyjson_mut_write(doc, 0, &size);
 	if (text)
-		exchange_reply(x, 200, "application/json", text, size);
+		exchange_reply(x, 200, "content-type: application/json\r\n", text, size);
 	else
 		exchange_fail(x, REASON_OVERLOADED, "out of memory");
 	free(text);

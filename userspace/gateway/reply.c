@@ -72,10 +72,10 @@ void exchange_fail(struct exchange *x, enum reason reason, const char *message)
 	exchange_drain(x);
 }
 
-void exchange_reply(struct exchange *x, int status, const char *content_type, const char *body, size_t len)
+void exchange_reply(struct exchange *x, int status, const char *fields, const char *body, size_t len)
 {
 	struct client *c = x->c;
-	char head[512];
+	char head[640], length[48] = "";
 	bool close;
 	int n;
 
@@ -85,10 +85,11 @@ void exchange_reply(struct exchange *x, int status, const char *content_type, co
 	c->state = CLIENT_ANSWER;
 	client_deadline(c, 0);
 	x->status = status;
-	n = snprintf(head, sizeof(head),
-		     "HTTP/1.1 %d %s\r\ndate: %s\r\n%s%s%scontent-length: %zu\r\nx-request-id: %s\r\n%s%s\r\n", status,
-		     http_reason((uint16_t)status), worker_date(x->w), content_type ? "content-type: " : "", content_type ? content_type : "",
-		     content_type ? "\r\n" : "", len, x->id, close ? "connection: close\r\n" : "",
+	if (status != 204) /* RFC 9110 8.6: none there */
+		snprintf(length, sizeof(length), "content-length: %zu\r\n", len);
+	n = snprintf(head, sizeof(head), "HTTP/1.1 %d %s\r\ndate: %s\r\n%s%sx-request-id: %s\r\n%s%s\r\n", status,
+		     http_reason((uint16_t)status), worker_date(x->w), fields ? fields : "", length, x->id,
+		     close ? "connection: close\r\n" : "",
 		     !close && x->http10 ? "connection: keep-alive\r\n" : "");
 	if (iobuf_append(&x->flow.out, head, (uint32_t)n, UINT32_MAX) ||
 	    (!x->head_only && len && iobuf_append(&x->flow.out, body, (uint32_t)len, UINT32_MAX))) {

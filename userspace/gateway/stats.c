@@ -79,16 +79,34 @@ void stats_worker_sum(struct stats_worker *const *workers, unsigned n, struct st
 	}
 }
 
+/* All members of these blocks are uint64_t; sums are modulo 2^64, so that a negative count cancels. */
+static void take_off(void *correction, const void *sum, size_t bytes)
+{
+	const uint64_t *from = sum;
+	uint64_t *to = correction;
+
+	for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)
+		__atomic_store_n(&to[i], to[i] - from[i], __ATOMIC_RELAXED);
+}
+
 void stats_backend_restart(struct stats_worker *const *workers, unsigned n, struct stats_worker *correction, uint32_t row)
 {
 	struct stats_backend *sum = calloc(1, sizeof(*sum)), *c = stats_backend_get(correction, row);
-	uint64_t *from = (uint64_t *)sum, *to = (uint64_t *)c;
 
 	if (sum && c) {
 		stats_backend_sum(workers, n, row, sum);
-		/* all members are uint64_t; sums are modulo 2^64, so that a negative count cancels */
-		for (unsigned i = 0; i < sizeof(*sum) / sizeof(uint64_t); i++)
-			__atomic_store_n(&to[i], to[i] - from[i], __ATOMIC_RELAXED);
+		take_off(c, sum, sizeof(*sum));
+	}
+	free(sum);
+}
+
+void stats_pool_restart(struct stats_worker *const *workers, unsigned n, struct stats_worker *correction, uint32_t slot)
+{
+	struct stats_pool *sum = calloc(1, sizeof(*sum)), *c = stats_pool_get(correction, slot);
+
+	if (sum && c) {
+		stats_pool_sum(workers, n, slot, sum);
+		take_off(c, sum, sizeof(*sum));
 	}
 	free(sum);
 }

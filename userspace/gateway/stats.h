@@ -34,7 +34,6 @@ struct stats_pool {
 };
 
 
-
 /* Why an answer that the kernel could have moved was relayed. */
 enum stats_fallback {
 	FALLBACK_CONFIGURED,	  /* datapath: relay */
@@ -83,5 +82,7 @@ void stats_worker_sum(struct stats_worker *const *workers, unsigned n, struct st
  * more block of the n that are summed: a row that another backend gets must not
  * begin with its predecessor's counts. One thread at a time. */
 void stats_backend_restart(struct stats_worker *const *workers, unsigned n, struct stats_worker *correction, uint32_t row);
+/* The same for a pool slot that another pool gets. */
+void stats_pool_restart(struct stats_worker *const *workers, unsigned n, struct stats_worker *correction, uint32_t slot);
 void stats_worker_free(struct stats_worker *s);
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "gateway/access_log.h"
 #include "gateway/internal.h"
 #include "prompt/prompt.h"
 #include "signals/scraper.h"
@@ -47,17 +48,36 @@ uint64_t gateway_start_ns(const struct gateway *gw)
 	return gw->start_ns;
 }
 
+bool gateway_unreachable(const struct gateway *gw, uint32_t row)
+{
+	return row < BACKENDS_MAX_ROWS && __atomic_load_n(&gw->unreachable[row], __ATOMIC_RELAXED);
+}
+
+uint64_t gateway_log_lost(const struct gateway *gw)
+{
+	return access_log_lost(gw->access_log);
+}
+
+/* Backends at their cap count: they work. So do those whose exclusion is over: without
+ * requests nothing could show that they are back. */
+static bool pool_ready(struct gateway *gw, struct fleet_pool *p)
+{
+	struct route_health_row rows[ROUTE_MAX_NODES];
+	uint32_t n = route_pool_health(p->state->route, clock_now_ns(), rows, ROUTE_MAX_NODES);
+
+	for (uint32_t i = 0; i < n; i++)
+		if ((rows[i].state == BACKEND_READY || rows[i].state == BACKEND_PROBING) && !gateway_unreachable(gw, rows[i].row))
+			return true;
+	return false;
+}
+
 bool gateway_ready(struct gateway *gw)
 {
 	struct fleet *f = gateway_fleet_get(gw);
 	bool ready = false;
 
-	for (unsigned i = 0; i < f->npools && !ready; i++) {
-		struct route_pool_status ps;
-
-		route_pool_status(f->pools[i].state->route, clock_now_ns(), &ps, NULL, 0);
-		ready = ps.n_eligible > 0;
-	}
+	for (unsigned i = 0; i < f->npools && !ready; i++)
+		ready = pool_ready(gw, &f->pools[i]);
 	fleet_put(f);
 	return ready && !gateway_draining(gw);
 }

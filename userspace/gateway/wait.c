@@ -164,6 +164,7 @@ void exchange_requeue(struct exchange *x, uint64_t seen)
 void gateway_pool_tick(struct gateway *gw, struct fleet_pool *pool, uint64_t now_ns)
 {
 	route_tick(pool->state->route, now_ns);
+	watch_pool(gw, pool, now_ns);
 	/* caps may have been raised, exclusions may have ended */
 	pool_wake_next(pool->state);
 }

@@ -43,7 +43,7 @@ static bool over_limit(const struct http_body *b)
 static enum http_result too_large(struct http_body *b, struct http_span *out)
 {
 	http_framing_fail(&b->framing, HTTP_FE_NONE);
-	b->fault = (struct http_fault){ 413, "body_too_large", "request body too large" };
+	b->fault = (struct http_fault){ 413, "body_too_large", "request body too large (limits.body)" };
 	out->len = 0;
 	return HTTP_FAULT;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Answers that the router makes itself, in the shape of the API that the client
  * speaks, so that its SDK raises the right exception. */
+#include "base/utf8.h"
 #include "http/out.h"
 #include "http/write.h"
 
@@ -31,32 +32,6 @@ static const char *error_type(uint16_t status, enum http_flavour flavour)
 	}
 }
 
-/* Length of the valid UTF-8 sequence at s (RFC 3629), or 0. */
-static size_t utf8_len(const unsigned char *s)
-{
-	unsigned char c = s[0];
-
-	if (c < 0x80)
-		return 1;
-	if (c >= 0xc2 && c <= 0xdf)
-		return (s[1] & 0xc0) == 0x80 ? 2 : 0;
-	if ((c & 0xf0) == 0xe0) {
-		if ((s[1] & 0xc0) != 0x80 || (s[2] & 0xc0) != 0x80)
-			return 0;
-		if ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] > 0x9f))
-			return 0;
-		return 3;
-	}
-	if (c >= 0xf0 && c <= 0xf4) {
-		if ((s[1] & 0xc0) != 0x80 || (s[2] & 0xc0) != 0x80 || (s[3] & 0xc0) != 0x80)
-			return 0;
-		if ((c == 0xf0 && s[1] < 0x90) || (c == 0xf4 && s[1] > 0x8f))
-			return 0;
-		return 4;
-	}
-	return 0;
-}
-
 /* A JSON string; NULL is null. The text may hold anything, e.g. a model name
  * that a client made up: bad UTF-8 becomes U+FFFD. */
 static void out_json(struct out *o, const char *text)
@@ -70,7 +45,7 @@ static void out_json(struct out *o, const char *text)
 	}
 	out_mem(o, "\"", 1);
 	while (*s) {
-		size_t n = utf8_len(s);
+		size_t n = utf8_sequence((const char *)s, strnlen((const char *)s, 4), NULL);
 
 		if (*s == '"' || *s == '\\') {
 			char esc[2] = { '\\', (char)*s };

@@ -99,29 +99,39 @@ static bool check_transfer_encoding(struct http_req *r, const char *v, size_t le
 		return true;
 	}
 	if (last_chunked && chunked == 1)
-		return FAULT(r, 501, "not_implemented", "unknown transfer coding");
-	return BAD(r, "chunked must be the last transfer coding, once");
+		return FAULT(r, 501, "not_implemented", "unknown coding in transfer-encoding");
+	return BAD(r, "transfer-encoding: chunked must be the last coding, once");
 }
 
 /* What a second line of the field would mean is anybody's guess, and the router
- * decides by the first: refused. */
-static bool is_singleton(uint8_t id)
+ * decides by the first: refused, with this text. NULL: it may stand more than once. */
+static const char *repeated(uint8_t id)
 {
 	switch (id) {
 	case HTTP_F_HOST:
+		return "repeated host";
 	case HTTP_F_CONTENT_LENGTH:
+		return "repeated content-length";
 	case HTTP_F_TRANSFER_ENCODING:
+		return "repeated transfer-encoding";
 	case HTTP_F_CONTENT_TYPE:
+		return "repeated content-type";
 	case HTTP_F_AUTHORIZATION:
+		return "repeated authorization";
 	case HTTP_F_PROXY_AUTHORIZATION:
+		return "repeated proxy-authorization";
 	case HTTP_F_X_API_KEY:
+		return "repeated x-api-key";
 	case HTTP_F_EXPECT:
+		return "repeated expect";
 	case HTTP_F_X_KVSTEER_PRIORITY:
+		return "repeated x-kvsteer-priority";
 	case HTTP_F_X_AMZN_PREFIX_AWARE_ID:
+		return "repeated x-amzn-sagemaker-prefix-aware-id";
 	case HTTP_F_X_AMZN_INFERENCE_COMPONENT:
-		return true;
+		return "repeated x-amzn-sagemaker-inference-component";
 	default:
-		return false;
+		return NULL;
 	}
 }
 
@@ -132,8 +142,8 @@ static bool check_field(struct http_req *r, const char *buf, const struct http_f
 
 	if (f->id == HTTP_F_OTHER)
 		return true;
-	if (!head_first(h, f->id) && is_singleton(f->id))
-		return BAD(r, f->id == HTTP_F_HOST ? "repeated host" : "repeated field that may stand once");
+	if (!head_first(h, f->id) && repeated(f->id))
+		return BAD(r, repeated(f->id));
 	switch (f->id) {
 	case HTTP_F_HOST:
 		/* RFC 9112 3.2: invalid Host is 400, even if absolute-form wins over it. */
@@ -158,7 +168,7 @@ static bool check_field(struct http_req *r, const char *buf, const struct http_f
 		if (!r->version_minor) /* RFC 9110 10.1.1: ignored from 1.0 clients */
 			return true;
 		if (!http_slice_is(v, f->value_len, "100-continue"))
-			return FAULT(r, 417, "expectation_failed", "unknown expectation");
+			return FAULT(r, 417, "expectation_failed", "unknown expectation in expect");
 		r->expect_continue = true;
 		return true;
 	default:
@@ -173,7 +183,7 @@ static bool parse_field(struct http_req *r, const char *buf, struct http_slice l
 		r->nfields = r->head.nfields;
 		return check_field(r, buf, &r->fields[r->nfields - 1]);
 	case HEAD_F_TOO_MANY:
-		return FAULT(r, 431, "header_too_large", "too many header fields");
+		return FAULT(r, 431, "header_too_large", "too many header fields (limits.headers)");
 	case HEAD_F_FOLD:
 		return BAD(r, "header line begins with whitespace");
 	case HEAD_F_COLON:
@@ -199,7 +209,7 @@ static bool finish(struct http_req *r, const char *buf)
 	if (r->body == HTTP_BODY_NONE || (r->body == HTTP_BODY_LENGTH && !r->content_length))
 		r->expect_continue = false;
 	if (r->head.limits.body_bytes && r->content_length > r->head.limits.body_bytes)
-		return FAULT(r, 413, "body_too_large", "request body too large");
+		return FAULT(r, 413, "body_too_large", "request body too large (limits.body)");
 	return true;
 }
 
@@ -239,8 +249,10 @@ static bool scan_fault(struct http_req *r, enum head_scan event, const char *buf
 	default:
 		break;
 	}
-	if (h->phase == HEAD_P_FIELDS || event == HEAD_MAX)
-		return FAULT(r, 431, "header_too_large", "request header too large");
+	if (event == HEAD_MAX)
+		return FAULT(r, 431, "header_too_large", "request header too large (limits.head)");
+	if (h->phase == HEAD_P_FIELDS)
+		return FAULT(r, 431, "header_too_large", "a line of the request header is too long");
 	/* A start line that has no method within bounds has no target to be too long. */
 	len -= h->line;
 	if (!memchr(buf + h->line, ' ', len < HTTP_METHOD_BYTES_MAX + 1 ? len : HTTP_METHOD_BYTES_MAX + 1))

@@ -220,7 +220,7 @@ static void test_longest_line(void **state)
 		check_kv(format(false, &e));
 		doc = parse(format(true, &e));
 		assert_true(yyjson_get_len(yyjson_obj_get(yyjson_doc_get_root(doc), "model")) >= 256);
-		assert_true(yyjson_get_len(yyjson_obj_get(yyjson_doc_get_root(doc), "model")) <= 512); /* cut at 256 characters */
+		assert_true(yyjson_get_len(yyjson_obj_get(yyjson_doc_get_root(doc), "model")) <= 768); /* cut at 256 bytes, each U+FFFD at worst */
 		yyjson_doc_free(doc);
 	}
 }
@@ -283,7 +283,7 @@ static void test_file_and_rotation(void **state)
 	struct access_log *log;
 	struct stat st;
 
-	assert_int_equal(access_log_open(&log, in_dir("log"), false), 0);
+	assert_int_equal(access_log_open(&log, &(struct access_sink){ .path = in_dir("log"), .json = false }), 0);
 	for (int i = 0; i < 100; i++)
 		assert_true(access_log_write(log, &full));
 	wait_lines("log", 100);
@@ -297,7 +297,7 @@ static void test_file_and_rotation(void **state)
 	assert_int_equal(count_lines("log.1"), 100);
 	assert_int_equal(count_lines("log"), 7);
 	/* appended to, not begun anew */
-	assert_int_equal(access_log_open(&log, in_dir("log"), true), 0);
+	assert_int_equal(access_log_open(&log, &(struct access_sink){ .path = in_dir("log"), .json = true }), 0);
 	assert_true(access_log_write(log, &full));
 	access_log_close(log);
 	assert_int_equal(count_lines("log"), 8);
@@ -307,7 +307,7 @@ static void test_cannot_open(void **state)
 {
 	struct access_log *log = (void *)1;
 
-	assert_int_equal(access_log_open(&log, in_dir("no/such/dir"), false), -ENOENT);
+	assert_int_equal(access_log_open(&log, &(struct access_sink){ .path = in_dir("no/such/dir"), .json = false }), -ENOENT);
 	assert_null(log);
 	access_log_close(NULL);
 }
@@ -324,7 +324,7 @@ static void test_stuck_pipe(void **state)
 	assert_int_equal(mkfifo(in_dir("fifo"), 0600), 0);
 	reader = open(in_dir("fifo"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	assert_true(reader >= 0);
-	assert_int_equal(access_log_open(&log, in_dir("fifo"), true), 0);
+	assert_int_equal(access_log_open(&log, &(struct access_sink){ .path = in_dir("fifo"), .json = true }), 0);
 	t0 = clock_now_ns();
 	for (int i = 0; i < 20000 && dropped < 100; i++)
 		dropped += !access_log_write(log, &full);
@@ -347,7 +347,7 @@ static void test_pipe_keeps_lines_whole(void **state)
 
 	assert_int_equal(mkfifo(in_dir("fifo"), 0600), 0);
 	reader = open(in_dir("fifo"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	assert_int_equal(access_log_open(&log, in_dir("fifo"), true), 0);
+	assert_int_equal(access_log_open(&log, &(struct access_sink){ .path = in_dir("fifo"), .json = true }), 0);
 	for (int i = 0; i < 1500; i++)
 		assert_true(access_log_write(log, &full));
 	for (int i = 0; i < 4000 && lines < 1500; i++) {
@@ -374,16 +374,125 @@ static void test_pipe_keeps_lines_whole(void **state)
 	close(reader);
 }
 
+/* What a JSON reader gets is what the client sent: bytes were taken for code points. */
+static void test_utf8_of_json(void **state)
+{
+	static const struct {
+		const char *in, *out;
+	} rows[] = {
+		{ "m\xc3\xbcller", "m\xc3\xbcller" },
+		{ "\xe6\xa8\xa1\xe5\x9e\x8b", "\xe6\xa8\xa1\xe5\x9e\x8b" },
+		{ "\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80" },
+		{ "a\x80z", "a\xef\xbf\xbdz" },
+		{ "\xff\xfe", "\xef\xbf\xbd\xef\xbf\xbd" },
+		{ "\xc3", "\xef\xbf\xbd" },
+		{ "\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" },
+		{ "\xe2\x80\xa8", "\xe2\x80\xa8" },
+		{ "\xc2\x9b[31m", "\xc2\x9b[31m" },
+	};
+	char big[600];
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct access_entry e = full;
+		yyjson_doc *doc;
+		size_t n;
+
+		e.model = rows[i].in;
+		n = format(true, &e);
+		assert_null(memmem(line, n, "\xe2\x80\xa8", 3)); /* escaped: no line separator, no control in the raw line */
+		assert_null(memmem(line, n, "\xc2\x9b", 2));
+		doc = parse(n);
+		assert_string_equal(yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(doc), "model")), rows[i].out);
+		yyjson_doc_free(doc);
+	}
+	/* cut between characters, wherever the limit falls */
+	for (unsigned shift = 0; shift < 4; shift++) {
+		struct access_entry e = full;
+		yyjson_doc *doc;
+		const char *got;
+
+		memset(big, 'x', shift);
+		for (unsigned i = shift; i + 4 < sizeof(big); i += 4)
+			memcpy(big + i, "\xf0\x9f\x98\x80", 5);
+		e.model = big;
+		doc = parse(format(true, &e));
+		got = yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(doc), "model"));
+		assert_in_range(strlen(got), 250, 256);
+		assert_null(strstr(got, "\xef\xbf\xbd"));
+		yyjson_doc_free(doc);
+	}
+}
+
+/* A full disk: the lines that it refuses are counted, and the next line is whole again. */
+static void test_full_disk_counts_lines(void **state)
+{
+	struct access_log *log;
+	unsigned n = 0;
+
+	if (access("/dev/full", W_OK))
+		skip();
+	assert_int_equal(access_log_open(&log, &(struct access_sink){ .path = "/dev/full" }), 0);
+	for (int i = 0; i < 50; i++)
+		n += access_log_write(log, &full);
+	assert_int_equal(n, 50);
+	for (int i = 0; i < 2000 && access_log_lost(log) < 50; i++)
+		usleep(5000);
+	assert_int_equal(access_log_lost(log), 50);
+	access_log_close(log);
+}
+
+/* A reload that changes path, format, or switches it off and on: each line is in the sink and the
+ * format of its moment, none is lost, none is twice. */
+static void test_switch_of_sinks(void **state)
+{
+	char a[128], b[128];
+	const struct access_sink kv = { .path = a }, json = { .path = b, .json = true }, off = { .off = true };
+	struct access_log *log;
+	char first[2] = "";
+	FILE *f;
+
+	snprintf(a, sizeof(a), "%s", in_dir("log"));
+	snprintf(b, sizeof(b), "%s", in_dir("log.1"));
+	assert_int_equal(access_log_open(&log, &kv), 0);
+	for (int i = 0; i < 10; i++)
+		assert_true(access_log_write(log, &full));
+	access_log_switch(log, &json, access_log_sink(&json));
+	for (int i = 0; i < 20; i++)
+		assert_true(access_log_write(log, &full));
+	wait_lines("log", 10);
+	wait_lines("log.1", 20);
+	access_log_switch(log, &off, access_log_sink(&off));
+	for (int i = 0; i < 40; i++)
+		assert_true(access_log_write(log, &full));
+	/* two in a row, the thread may not have come to the first */
+	access_log_switch(log, &kv, access_log_sink(&kv));
+	access_log_switch(log, &json, access_log_sink(&json));
+	access_log_reopen(log);
+	for (int i = 0; i < 3; i++)
+		assert_true(access_log_write(log, &full));
+	access_log_close(log);
+	assert_int_equal(count_lines("log"), 10);
+	assert_int_equal(count_lines("log.1"), 23);
+	f = fopen(b, "r");
+	assert_int_equal(fread(first, 1, 1, f), 1);
+	assert_string_equal(first, "{");
+	fclose(f);
+	assert_int_equal(access_log_sink(&(struct access_sink){ .path = in_dir("no/such/dir") }), -ENOENT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kv),
+		cmocka_unit_test(test_utf8_of_json),
+		cmocka_unit_test(test_full_disk_counts_lines),
 		cmocka_unit_test(test_kv_of_nothing),
 		cmocka_unit_test(test_json),
 		cmocka_unit_test(test_json_of_nothing),
 		cmocka_unit_test(test_hostile_text),
 		cmocka_unit_test(test_longest_line),
 		cmocka_unit_test_setup_teardown(test_file_and_rotation, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_switch_of_sinks, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cannot_open, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stuck_pipe, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pipe_keeps_lines_whole, setup, teardown),

@@ -83,6 +83,37 @@ static void test_worker_sum(void **state)
 	free(sum);
 }
 
+/* A row or a slot that another backend or pool takes over begins at nothing, and counts on from there. */
+static void test_restart(void **state)
+{
+	struct stats_pool *sp = calloc(1, sizeof(*sp));
+	struct stats_backend *sb = calloc(1, sizeof(*sb));
+
+	for (unsigned i = 0; i < 2; i++) {
+		fill(stats_pool_get(w[i], 3), sizeof(*sp), 70);
+		fill(stats_backend_get(w[i], 3), sizeof(*sb), 70);
+	}
+	stats_pool_restart(w, WORKERS, w[2], 3);
+	stats_backend_restart(w, WORKERS, w[2], 3);
+	stats_pool_sum(w, WORKERS, 3, sp);
+	stats_backend_sum(w, WORKERS, 3, sb);
+	for (size_t i = 0; i < sizeof(*sp) / 8; i++)
+		assert_int_equal(((uint64_t *)sp)[i], 0);
+	for (size_t i = 0; i < sizeof(*sb) / 8; i++)
+		assert_int_equal(((uint64_t *)sb)[i], 0);
+	stat_add(&stats_pool_get(w[1], 3)->local[404 - STATS_CODE_MIN], 2);
+	stats_pool_restart(w, WORKERS, w[2], 4); /* another slot */
+	memset(sp, 0, sizeof(*sp));
+	stats_pool_sum(w, WORKERS, 3, sp);
+	assert_int_equal(sp->local[404 - STATS_CODE_MIN], 2);
+	stats_pool_restart(w, WORKERS, w[2], 3); /* and again */
+	memset(sp, 0, sizeof(*sp));
+	stats_pool_sum(w, WORKERS, 3, sp);
+	assert_int_equal(sp->local[404 - STATS_CODE_MIN], 0);
+	free(sp);
+	free(sb);
+}
+
 /* The same block each time; out of range is nothing, not another's memory. */
 static void test_blocks(void **state)
 {
@@ -102,6 +133,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_backend_sum, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pool_sum, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_worker_sum, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_blocks, setup, teardown),
 	};
 
