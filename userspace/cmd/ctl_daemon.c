@@ -33,9 +33,30 @@ static int do_doctor(const struct ctl *c, int argc, char **argv)
 	return code;
 }
 
+static void say_list(const char *what, yyjson_val *list)
+{
+	size_t i, max;
+	yyjson_val *v;
+
+	yyjson_arr_foreach (list, i, max, v)
+		printf("%s: %s\n", what, yyjson_is_str(v) ? yyjson_get_str(v) : "?");
+}
+
 static int do_reload(const struct ctl *c, int argc, char **argv)
 {
-	return ctl_change(c, "/reload", "reloaded\n");
+	struct ctl_reply r;
+	bool ok = ctl_request(c, "POST", "/reload", NULL, 0, &r);
+	yyjson_val *root = yyjson_doc_get_root(r.doc);
+
+	if (ok && c->json) {
+		fputs(r.text, stdout);
+	} else if (ok) {
+		puts("reloaded");
+		say_list("needs a restart", yyjson_obj_get(root, "needs_restart"));
+		say_list("without address, gets no request", yyjson_obj_get(root, "unresolved"));
+	}
+	ctl_reply_free(&r);
+	return ok ? CTL_OK : CTL_FAILED;
 }
 
 static int do_upgrade(const struct ctl *c, int argc, char **argv)

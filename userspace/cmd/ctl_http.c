@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* HTTP over the admin socket. */
 #include <curl/curl.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "cmd/ctl.h"
 #include "control/json.h"
@@ -68,16 +73,53 @@ static void ctl_say_error(const struct ctl *c, const struct ctl_reply *r)
 	ctl_error(c, 1, code ? code : "bad_answer", "%s", message ? message : "the daemon's answer can't be read");
 }
 
+/* The library says "couldn't connect" for whatever it was. True if somebody is there. */
+static bool ctl_reachable(const struct ctl *c)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	const char *hint = "";
+	struct stat st;
+	int fd, e = 0;
+
+	if (strlen(c->socket) >= sizeof(un.sun_path)) {
+		ctl_error(c, 1, "no_daemon", "%s: %s", c->socket, strerror(ENAMETOOLONG));
+		return false;
+	}
+	strcpy(un.sun_path, c->socket);
+	if (!stat(c->socket, &st) && !S_ISSOCK(st.st_mode)) {
+		ctl_error(c, 1, "no_daemon", "%s: %s", c->socket, strerror(ENOTSOCK));
+		return false;
+	}
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || connect(fd, (const struct sockaddr *)&un, sizeof(un)))
+		e = errno;
+	if (fd >= 0)
+		close(fd);
+	if (!e)
+		return true;
+	if (e == ENOENT)
+		hint = "; does kvsteerd run, with this admin.socket?";
+	else if (e == ECONNREFUSED)
+		hint = "; kvsteerd has ended without removing it";
+	else if (e == EACCES || e == EPERM)
+		hint = "; its owner and group may connect";
+	ctl_error(c, 1, "no_daemon", "no kvsteerd at %s: %s%s", c->socket, strerror(e), hint);
+	return false;
+}
+
 bool ctl_request(const struct ctl *c, const char *method, const char *path, const void *body, size_t len,
 		 struct ctl_reply *out)
 {
 	struct curl_slist *headers = NULL;
 	struct ctl_buffer b = { 0 };
-	CURL *curl = curl_easy_init();
+	CURL *curl;
 	char url[1024];
 	CURLcode r;
 
 	memset(out, 0, sizeof(*out));
+	if (!ctl_reachable(c))
+		return false;
+	curl = curl_easy_init();
 	if (!curl) {
 		ctl_error(c, 1, "no_memory", "out of memory");
 		return false;

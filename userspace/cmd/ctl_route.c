@@ -80,6 +80,8 @@ static void print_explain(yyjson_val *root)
 	       (unsigned long long)yyjson_get_uint(yyjson_obj_get(root, "tokens")),
 	       (unsigned long long)yyjson_get_uint(yyjson_obj_get(root, "blocks")));
 	ctl_table(yyjson_obj_get(root, "backends"), cols, "");
+	if (yyjson_get_bool(yyjson_obj_get(root, "last_resort")))
+		puts("\nlast resort: all backends are excluded, and are tried all the same");
 }
 
 static int do_explain(const struct ctl *c, int argc, char **argv)

@@ -46,7 +46,9 @@ static void print_status(yyjson_val *root)
 	printf("connections  %llu client, %llu upstream\n", get_uint(conns, "client"), get_uint(conns, "upstream"));
 	printf("queued       %llu\n", get_uint(root, "queued"));
 	yyjson_arr_foreach (yyjson_obj_get(root, "pools"), i, max, pool) {
-		printf("\npool %s, policy %s\n", get_str(pool, "name"), get_str(pool, "policy"));
+		printf("\npool %s, policy %s%s\n", get_str(pool, "name"), get_str(pool, "policy"),
+		       yyjson_get_bool(yyjson_obj_get(pool, "last_resort")) ? ": all backends are excluded, and are tried all the same" :
+									      "");
 		ctl_table(yyjson_obj_get(pool, "backends"), backend_columns, "  ");
 	}
 }

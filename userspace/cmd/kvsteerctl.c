@@ -42,6 +42,25 @@ static void usage(FILE *out)
 	fputs("\nExit: 0 done, 1 failed, 2 wrong usage.\n", out);
 }
 
+/* The noun is right, its verb is not or is missing: those that there are. */
+static int no_verb(const struct ctl *ctl, int argc, char **argv)
+{
+	char verbs[256] = "";
+
+	for (size_t t = 0; t < N_TABLES; t++)
+		for (const struct ctl_command *c = tables[t]; c->noun; c++) {
+			size_t n = strlen(verbs);
+
+			if (!strcmp(c->noun, argv[0]) && c->verb)
+				snprintf(verbs + n, sizeof(verbs) - n, "%s%s%s%s", n ? " | " : "", c->verb, c->args ? " " : "",
+					 c->args ? c->args : "");
+		}
+	if (argc > 1)
+		return ctl_error(ctl, CTL_USAGE, "usage", "%s: no verb of %s; usage: kvsteerctl %s %s", argv[1], argv[0], argv[0],
+				 verbs);
+	return ctl_error(ctl, CTL_USAGE, "usage", "usage: kvsteerctl %s %s", argv[0], verbs);
+}
+
 /* argv[0] is the noun. */
 static int run(const struct ctl *ctl, int argc, char **argv)
 {
@@ -63,8 +82,7 @@ static int run(const struct ctl *ctl, int argc, char **argv)
 			return c->fn(ctl, args, argv + skip);
 		}
 	if (noun)
-		return ctl_error(ctl, CTL_USAGE, "usage", "%s %s: no such command; see kvsteerctl --help", argv[0],
-				 argc > 1 ? argv[1] : "");
+		return no_verb(ctl, argc, argv);
 	return ctl_error(ctl, CTL_USAGE, "usage", "%s: no such command; see kvsteerctl --help", argv[0]);
 }
 

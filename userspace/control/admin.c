@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <microhttpd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,6 +14,7 @@
 #include "control/daemon.h"
 #include "control/json.h"
 #include "control/metrics.h"
+#include "control/restart.h"
 #include "control/status.h"
 #include "control/view.h"
 
@@ -92,7 +94,7 @@ static void get_ready(struct admin *a, struct MHD_Connection *c, const struct ad
 	if (gateway_draining(a->d->gw))
 		answer_text(out, MHD_HTTP_SERVICE_UNAVAILABLE, "draining\n");
 	else if (!gateway_ready(a->d->gw))
-		answer_text(out, MHD_HTTP_SERVICE_UNAVAILABLE, "no eligible backend\n");
+		answer_text(out, MHD_HTTP_SERVICE_UNAVAILABLE, "no backend can take requests\n");
 	else
 		answer_text(out, MHD_HTTP_OK, "ready\n");
 }
@@ -188,7 +190,10 @@ static void set_drain(struct admin *a, struct MHD_Connection *c, struct admin_an
 	if (!name || !*name) {
 		answer_error(out, MHD_HTTP_BAD_REQUEST, "bad_request", "name is missing");
 	} else if (gateway_backend_drain(a->d->gw, name, drain)) {
-		answer_error(out, MHD_HTTP_NOT_FOUND, "not_found", "no backend has that name");
+		char text[300];
+
+		snprintf(text, sizeof(text), "no backend is named \"%.200s\"; see backend list", name);
+		answer_error(out, MHD_HTTP_NOT_FOUND, "not_found", text);
 	} else {
 		log_info("backend_drain", "backend=%s drain=%d", name, drain);
 		answer_ok(out);
@@ -207,6 +212,32 @@ static void post_undrain(struct admin *a, struct MHD_Connection *c, const struct
 	set_drain(a, c, out, false);
 }
 
+/* What the new file says and the process does not do: keys that need a restart, names without address. */
+static void answer_reloaded(struct admin *a, struct admin_answer *out)
+{
+	const char *keys[RESTART_KEYS_MAX];
+	unsigned n = restart_keys(a->d->started, a->d->cfg, keys);
+	struct fleet *f = gateway_fleet_get(a->d->gw);
+	struct json j;
+
+	json_start(&j);
+	json_bool(&j, "ok", true);
+	json_array(&j, "needs_restart");
+	for (unsigned i = 0; i < n; i++)
+		json_str(&j, NULL, keys[i]);
+	json_end(&j);
+	json_array(&j, "unresolved");
+	for (unsigned i = 0; i < f->npools; i++)
+		for (unsigned k = 0; k < f->pools[i].nbackends; k++)
+			if (!f->pools[i].backends[k].addr_len)
+				json_str(&j, NULL, f->pools[i].backends[k].cfg->name);
+	json_end(&j);
+	fleet_put(f);
+	out->status = MHD_HTTP_OK;
+	out->type = TYPE_JSON;
+	out->body = json_finish(&j, &out->len);
+}
+
 static void post_reload(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
 			struct admin_answer *out)
 {
@@ -215,7 +246,7 @@ static void post_reload(struct admin *a, struct MHD_Connection *c, const struct 
 	if (daemon_reload(a->d, err, sizeof(err)))
 		answer_error(out, MHD_HTTP_CONFLICT, "reload_failed", err);
 	else
-		answer_ok(out);
+		answer_reloaded(a, out);
 }
 
 static void post_explain(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
@@ -421,7 +452,7 @@ int admin_create(struct admin **out, struct daemon *d, char *err, size_t err_len
 	}
 	a->d = d;
 	if (cfg->address.sa_len) {
-		fd = admin_listen_tcp(&cfg->address, err, err_len);
+		fd = admin_listen_tcp(d->cfg, err, err_len);
 		if (fd >= 0) {
 			a->tcp = admin_serve(a, fd, admin_handle_tcp);
 			if (!a->tcp)

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "config/config.h"
 
 #define ADMIN_BACKLOG 64
@@ -22,19 +23,23 @@ static int admin_fail(int fd, char *err, size_t err_len, const char *what, const
 	return -e;
 }
 
-int admin_listen_tcp(const struct config_address *a, char *err, size_t err_len)
+int admin_listen_tcp(const struct config *cfg, char *err, size_t err_len)
 {
-	int one = 1, fd;
+	const struct config_address *a = &cfg->admin.address;
+	struct config_error e;
+	int one = 1, fd, r;
 
 	fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return admin_fail(fd, err, err_len, "socket for", a->text, errno);
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, (const struct sockaddr *)&a->sa, a->sa_len))
-		return admin_fail(fd, err, err_len, "cannot bind", a->text, errno);
-	if (listen(fd, ADMIN_BACKLOG))
-		return admin_fail(fd, err, err_len, "cannot listen on", a->text, errno);
-	return fd;
+	if (fd >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (fd >= 0 && !bind(fd, (const struct sockaddr *)&a->sa, a->sa_len) && !listen(fd, ADMIN_BACKLOG))
+		return fd;
+	r = -errno;
+	if (fd >= 0)
+		close(fd);
+	config_error_system(&e, cfg, "admin.address", a->text, a->line, a->column, "cannot listen on it", -r);
+	config_error_text(&e, err, err_len);
+	return r;
 }
 
 /* A socket file that a dead process left is removed; one that somebody serves, or
@@ -75,7 +80,10 @@ int admin_listen_unix(const char *path, char *err, size_t err_len)
 	slash = strrchr(un.sun_path, '/');
 	if (slash && slash != un.sun_path) {
 		*slash = 0;
-		if (mkdir(un.sun_path, 0755) && errno != EEXIST)
+		/* just the last directory, and not in silence: a mistyped path must be seen */
+		if (!mkdir(un.sun_path, 0755))
+			log_info("admin_socket_dir", "made=%s", un.sun_path);
+		else if (errno != EEXIST)
 			return admin_fail(-1, err, err_len, "cannot make", un.sun_path, errno);
 		*slash = '/';
 	}

@@ -4,9 +4,10 @@
 #define KVSTEER_CONTROL_ADMIN_SOCKET_H
 #include <stddef.h>
 
-struct config_address;
+struct config;
 
-int admin_listen_tcp(const struct config_address *a, char *err, size_t err_len);
-/* Makes the directory if it is missing, replaces a socket that nobody listens on, mode 0660. */
+/* On admin.address, which is given. */
+int admin_listen_tcp(const struct config *cfg, char *err, size_t err_len);
+/* Makes the last directory of the path if that alone is missing (and logs it), replaces a socket that nobody listens on, mode 0660. */
 int admin_listen_unix(const char *path, char *err, size_t err_len);
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 #include "control/daemon.h"
-#include "gateway/splice_view.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -12,9 +11,11 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "config/config.h"
 #include "control/admin.h"
+#include "control/restart.h"
 #include "control/title.h"
 #include "gateway/gateway.h"
 #include "kvsteer/version.h"
@@ -26,24 +27,26 @@ static int daemon_load(const char *file, struct config **cfg, char *err, size_t 
 	struct config_error e;
 	int r = config_load_file(file, cfg, &e);
 
-	if (!r) {
-		r = config_resolve(*cfg, &e);
-		if (r) {
-			config_unref(*cfg);
-			*cfg = NULL;
-		}
-	}
 	if (r)
 		config_error_text(&e, err, err_len);
 	return r;
 }
 
-/* What a running process can't change: said, so that nobody waits for it. */
-static void daemon_say_restart(const struct config *old, const struct config *new)
+static void daemon_say_restart(const struct daemon *d, const struct config *now)
 {
-	if (strcmp(old->admin.socket, new->admin.socket) || old->admin.address.sa_len != new->admin.address.sa_len ||
-	    memcmp(&old->admin.address.sa, &new->admin.address.sa, sizeof(old->admin.address.sa)))
-		log_warn("reload_needs_restart", "key=admin");
+	const char *keys[RESTART_KEYS_MAX];
+	unsigned n = restart_keys(d->started, now, keys);
+	char text[160] = "";
+
+	for (unsigned i = 0; i < n; i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", i ? "," : "", keys[i]);
+	if (n)
+		log_warn("reload_needs_restart", "keys=%s", text);
+}
+
+static void daemon_warn(void *ctx, const char *text)
+{
+	log_warn("config", "warning=\"%s\"", text);
 }
 
 int daemon_reload(struct daemon *d, char *err, size_t err_len)
@@ -67,7 +70,8 @@ int daemon_reload(struct daemon *d, char *err, size_t err_len)
 		return r;
 	}
 	log_set_level((enum log_level)cfg->log.level);
-	daemon_say_restart(d->cfg, cfg);
+	daemon_say_restart(d, cfg);
+	config_warnings(cfg, daemon_warn, NULL);
 	config_unref(d->cfg);
 	d->cfg = cfg;
 	log_info("reloaded", "pools=%u", cfg->n_pools);
@@ -104,9 +108,12 @@ static void daemon_loop(struct daemon *d, struct admin *admin, int signal_fd)
 	struct pollfd fds[1 + ADMIN_FDS];
 
 	while (!d->cut && !(d->draining && gateway_drained(d->gw))) {
+		uint64_t now_ns = clock_now_ns(), next_ns = gateway_resolve_again(d->gw, now_ns);
 		int timeout_ms = d->draining ? DAEMON_DRAIN_POLL_MS : -1;
 		unsigned n = 1;
 
+		if (!d->draining && next_ns != UINT64_MAX)
+			timeout_ms = (int)((next_ns - now_ns) / NSEC_PER_MSEC + 1);
 		fds[0] = (struct pollfd){ .fd = signal_fd, .events = POLLIN };
 		n += admin_poll_fds(admin, fds + 1, &timeout_ms);
 		if (poll(fds, n, timeout_ms) < 0 && errno != EINTR) {
@@ -149,7 +156,6 @@ static int daemon_signal_fd(void)
 int daemon_run(const char *config_file, int argc, char **argv)
 {
 	struct daemon d = { 0 };
-	struct gateway_splice_view splice;
 	struct admin *admin = NULL;
 	char err[1024] = "", *file = strdup(config_file);
 	int r, signal_fd = -1, code = 1;
@@ -159,10 +165,12 @@ int daemon_run(const char *config_file, int argc, char **argv)
 	d.config_file = file;
 	r = daemon_load(file, &d.cfg, err, sizeof(err));
 	if (r) {
-		code = r == -EHOSTUNREACH || r == -ENOMEM ? 1 : 2;
+		code = r == -ENOMEM ? 1 : 2;
 		goto cleanup;
 	}
+	d.started = config_ref(d.cfg);
 	log_set_level((enum log_level)d.cfg->log.level);
+	config_warnings(d.cfg, daemon_warn, NULL);
 	title_set(argc, argv, "kvsteerd: router", "kvsteerd-router");
 	daemon_raise_descriptors();
 	signal_fd = daemon_signal_fd();
@@ -177,21 +185,23 @@ int daemon_run(const char *config_file, int argc, char **argv)
 		snprintf(err, sizeof(err), "cannot start the workers: %s", strerror(-r));
 		goto cleanup;
 	}
-	gateway_splice_view(d.gw, &splice);
-	log_info("started", "version=%s pid=%d listeners=%u pools=%u datapath=%s", KVSTEER_VERSION, (int)getpid(),
-		 d.cfg->n_listeners, d.cfg->n_pools, splice.on ? "splice" : "relay");
+	log_info("started", "version=%s pid=%d listeners=%u pools=%u datapath=relay", KVSTEER_VERSION, (int)getpid(),
+		 d.cfg->n_listeners, d.cfg->n_pools);
+	*err = 0;
 	daemon_loop(&d, admin, signal_fd);
 	code = d.draining && !d.cut ? 0 : 1;
-	log_info("stopped", "code=%d", code);
 cleanup:
-	if (*err && code)
+	if (*err)
 		fprintf(stderr, "kvsteerd: %s\n", err);
 	admin_destroy(admin);
 	if (d.gw)
-		gateway_destroy(d.gw);
+		gateway_destroy(d.gw); /* says what it has to cut */
+	if (!*err)
+		log_info("stopped", "code=%d", code);
 	if (signal_fd >= 0)
 		close(signal_fd);
 	config_unref(d.cfg);
+	config_unref(d.started);
 	free(file);
 	return code;
 }

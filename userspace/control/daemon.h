@@ -17,6 +17,7 @@ struct daemon {
 	const char *config_file;
 	struct gateway *gw;
 	struct config *cfg; /* what runs now */
+	struct config *started; /* what it was started with */
 	bool draining;
 	bool cut; /* a second SIGTERM: end at once */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -15,7 +16,7 @@ static void doctor_row(struct json *j, const char *check, const char *result, co
 	__attribute__((format(printf, 4, 5)));
 static void doctor_row(struct json *j, const char *check, const char *result, const char *fmt, ...)
 {
-	char text[768];
+	char text[1280];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -33,14 +34,18 @@ static void doctor_config(struct json *j, const struct daemon *d)
 {
 	struct config_error err;
 	struct config *cfg;
-	char text[640];
+	char text[1024];
 
 	if (config_load_file(d->config_file, &cfg, &err)) {
 		doctor_row(j, "configuration", "fail", "a reload would be refused: %s",
 			   config_error_text(&err, text, sizeof(text)));
 		return;
 	}
-	doctor_row(j, "configuration", "ok", "%s can be loaded", d->config_file);
+	if (config_resolve(cfg, &err))
+		doctor_row(j, "configuration", "warn", "%s can be loaded, and that backend would get no request: %s", d->config_file,
+			   config_error_text(&err, text, sizeof(text)));
+	else
+		doctor_row(j, "configuration", "ok", "%s can be loaded, all names have addresses", d->config_file);
 	config_unref(cfg);
 }
 
@@ -69,17 +74,27 @@ static void doctor_backlog(struct json *j)
 		fclose(f);
 }
 
-static void doctor_pool(struct json *j, const struct view_pool *p)
+static bool doctor_works(const struct route_backend_status *b, bool unreachable)
 {
-	unsigned excluded = 0, draining = 0, stale = 0, full = 0;
+	return (b->state == BACKEND_READY || b->state == BACKEND_PROBING) && !unreachable;
+}
+
+static void doctor_pool(struct json *j, const struct view *v, const struct view_pool *p)
+{
+	unsigned excluded = 0, draining = 0, stale = 0, full = 0, unreachable = 0, unresolved = 0, work = 0;
 	const char *first = "";
 	char check[96];
 
 	for (unsigned i = 0; i < p->n_backends; i++) {
 		const struct route_backend_status *b = &p->backends[i];
 
-		if ((b->state == BACKEND_EXCLUDED || b->stale) && !*first)
+		bool gone = gateway_unreachable(v->gw, b->row);
+
+		if ((!doctor_works(b, gone) || b->stale) && b->state != BACKEND_DRAINING && !*first)
 			first = b->name;
+		work += doctor_works(b, gone);
+		unreachable += gone;
+		unresolved += b->state == BACKEND_UNRESOLVED;
 		excluded += b->state == BACKEND_EXCLUDED;
 		draining += b->state == BACKEND_DRAINING;
 		stale += b->stale;
@@ -88,11 +103,11 @@ static void doctor_pool(struct json *j, const struct view_pool *p)
 	snprintf(check, sizeof(check), "pool %s", p->cfg->name);
 	doctor_row(
 		j, check,
-		!p->status.n_eligible	    ? "fail"
-		: excluded || stale || full ? "warn"
-					    : "ok",
-		"%u of %u backends eligible; %u excluded, %u draining, %u at their cap, %u without fresh counters%s%s",
-		p->status.n_eligible, p->n_backends, excluded, draining, full, stale, *first ? "; first: " : "", first);
+		!work ? "fail" : excluded || unreachable || unresolved || stale || full ? "warn" : "ok",
+		"%u of %u backends work; %u excluded, %u refuse connections, %u without address, %u draining, %u at their cap, %u "
+		"without fresh counters%s%s%s",
+		work, p->n_backends, excluded, unreachable, unresolved, draining, full, stale, *first ? "; first: " : "", first,
+		p->status.last_resort ? "; all are excluded, requests are tried on them all the same" : "");
 }
 
 /* Every condition of the kernel datapath, and what came of them at the start. */
@@ -135,7 +150,7 @@ char *status_doctor_json(const struct view *v, const struct daemon *d, size_t *l
 		   " backends whose count differs",
 		   v->ledger.live_slots, v->ledger.in_flight, v->ledger.refused_releases, mismatches);
 	for (unsigned i = 0; i < v->n_pools; i++)
-		doctor_pool(&j, &v->pools[i]);
+		doctor_pool(&j, v, &v->pools[i]);
 	json_end(&j);
 	return json_finish(&j, len);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "control/process.h"
 #include "control/prom.h"
 #include "control/view.h"
 #include "gateway/splice_view.h"
@@ -170,7 +171,7 @@ static void metrics_backends(FILE *out, const struct metrics_sums *m)
 	BACKEND_FAMILY(uint, "kvsteer_backend_cap", "gauge", "Hard cap on requests in flight.", b->cap);
 	prom_family(out, "kvsteer_backend_state", "gauge", "1 for the state that the backend is in.");
 	for (unsigned i = 0; i < m->n_backends; i++)
-		for (uint32_t st = BACKEND_READY; st <= BACKEND_GONE; st++)
+		for (uint32_t st = BACKEND_READY; st <= BACKEND_UNRESOLVED; st++)
 			prom_uint(out, "kvsteer_backend_state",
 				  PROM_LABELS({ "backend", m->backend[i].status->name },
 					      { "state", view_state_name(st) }),
@@ -289,7 +290,8 @@ static void metrics_process(FILE *out, const struct view *v)
 	SINGLE("kvsteer_request_bytes_total", "counter", "Bytes of request bodies.", v->sum.bytes_in);
 	SINGLE("kvsteer_response_bytes_total", "counter", "Bytes written to clients.", v->sum.bytes_out);
 	SINGLE("kvsteer_buffer_bytes", "gauge", "Bytes held in buffers.", v->sum.buffer_bytes);
-	SINGLE("kvsteer_access_log_dropped_total", "counter", "Access log lines that their sink did not take.",
+	SINGLE("kvsteer_access_log_dropped_total", "counter",
+	       "Access log lines that their sink did not take: too slow, or a write error.",
 	       v->sum.log_dropped);
 	SINGLE("kvsteer_ledger_slots", "gauge", "Live request slots.", v->ledger.live_slots);
 	SINGLE("kvsteer_ledger_refused_releases_total", "counter",
@@ -299,6 +301,22 @@ static void metrics_process(FILE *out, const struct view *v)
 		  (double)(v->now_ns - gateway_start_ns(v->gw)) / (double)NSEC_PER_SEC);
 	prom_family(out, "kvsteer_build_info", "gauge", "1.");
 	prom_uint(out, "kvsteer_build_info", PROM_LABELS({ "version", KVSTEER_VERSION }), 1);
+}
+
+/* The names that every Prometheus client library has. */
+static void metrics_of_process(FILE *out)
+{
+	struct process_figures p;
+
+	process_read(&p);
+	prom_family(out, "process_cpu_seconds_total", "counter", "User and system time.");
+	prom_real(out, "process_cpu_seconds_total", PROM_NONE, p.cpu_s);
+	prom_family(out, "process_start_time_seconds", "gauge", "Start, in seconds of Unix time.");
+	prom_real(out, "process_start_time_seconds", PROM_NONE, p.start_s);
+	SINGLE("process_resident_memory_bytes", "gauge", "Resident memory.", p.resident_bytes);
+	SINGLE("process_virtual_memory_bytes", "gauge", "Virtual memory.", p.virtual_bytes);
+	SINGLE("process_open_fds", "gauge", "Open descriptors.", p.open_fds);
+	SINGLE("process_max_fds", "gauge", "Most that may be open.", p.max_fds);
 }
 
 void metrics_write(FILE *out, const struct view *v)
@@ -315,4 +333,5 @@ void metrics_write(FILE *out, const struct view *v)
 	metrics_scrapes(out, v);
 	metrics_splice(out, v);
 	metrics_process(out, v);
+	metrics_of_process(out);
 }

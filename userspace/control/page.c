@@ -16,7 +16,7 @@ static const char page_style[] =
 	"table{border-collapse:collapse;min-width:60em}th,td{text-align:right;padding:.25em .8em;border-bottom:1px "
 	"solid #d9dee4}"
 	"th{color:#5a6472;font-weight:600}th:first-child,td:first-child,.l{text-align:left}"
-	"meter{width:9em;vertical-align:middle}.excluded{color:#b3261e;font-weight:600}.draining,.gone{color:#8a5a00}"
+	"meter{width:9em;vertical-align:middle}.excluded,.unresolved{color:#b3261e;font-weight:600}.draining,.gone,.probing{color:#8a5a00}"
 	"@media(prefers-color-scheme:dark){body{color:#e4e8ec;background:#15181c}th,td{border-color:#333a42}small,th{"
 	"color:#9aa4b0}}";
 
@@ -63,7 +63,7 @@ static void page_backend(FILE *out, const struct route_backend_status *b)
 	page_figure(out, b->waiting);
 	page_share(out, b->kv_used);
 	page_share(out, tokens > 0 ? (double)b->hit_predicted_tokens / tokens : -1);
-	page_share(out, tokens > 0 ? (double)b->hit_reported_tokens / tokens : -1);
+	page_share(out, b->sampled_prompt_tokens ? (double)b->hit_reported_tokens / (double)b->sampled_prompt_tokens : -1);
 	fprintf(out, "<td>%.2f<td>%.0f ms<td>%" PRIu64 "\n", b->speed, 1e3 * b->wait_s, b->requests);
 }
 

@@ -17,7 +17,7 @@ static void status_figure(struct json *j, const char *key, uint32_t v)
 		json_uint(j, key, v);
 }
 
-/* Share of prompt tokens, null before the first answer. */
+/* Share of prompt tokens, null while there are none to be a share of. */
 static void status_share(struct json *j, const char *key, uint64_t part, uint64_t whole)
 {
 	if (whole)
@@ -26,7 +26,7 @@ static void status_share(struct json *j, const char *key, uint64_t part, uint64_
 		json_null(j, key);
 }
 
-static void status_backend(struct json *j, const struct route_backend_status *b, const char *pool)
+static void status_backend(struct json *j, const struct view *v, const struct route_backend_status *b, const char *pool)
 {
 	json_object(j, NULL);
 	json_str(j, "name", b->name);
@@ -40,14 +40,16 @@ static void status_backend(struct json *j, const struct route_backend_status *b,
 	status_figure(j, "running", b->running);
 	json_real(j, "kv_used", b->kv_used < 0 ? __builtin_nan("") : b->kv_used, 4);
 	json_bool(j, "stale", b->stale);
+	json_bool(j, "unreachable", gateway_unreachable(v->gw, b->row));
 	status_share(j, "hit_predicted", b->hit_predicted_tokens, b->prompt_tokens);
-	status_share(j, "hit_reported", b->hit_reported_tokens, b->prompt_tokens);
+	status_share(j, "hit_reported", b->hit_reported_tokens, b->sampled_prompt_tokens);
 	json_real(j, "speed", b->speed, 3);
 	json_real(j, "wait_s", b->wait_s, 4);
 	json_uint(j, "requests", b->requests);
 	json_uint(j, "prompt_tokens", b->prompt_tokens);
 	json_uint(j, "hit_predicted_tokens", b->hit_predicted_tokens);
 	json_uint(j, "hit_reported_tokens", b->hit_reported_tokens);
+	json_uint(j, "sampled_prompt_tokens", b->sampled_prompt_tokens);
 	json_uint(j, "index_blocks", b->index_blocks);
 	if (b->state == BACKEND_EXCLUDED)
 		json_real(j, "excluded_for_s", (double)b->excluded_for_ns / (double)NSEC_PER_SEC, 1);
@@ -61,6 +63,7 @@ static void status_pool_head(struct json *j, const struct view_pool *p)
 	json_uint(j, "queued", p->queued);
 	json_real(j, "saturation", p->status.saturation, 4);
 	json_uint(j, "eligible", p->status.n_eligible);
+	json_bool(j, "last_resort", p->status.last_resort);
 }
 
 char *status_json(const struct view *v, size_t *len)
@@ -105,7 +108,7 @@ char *status_json(const struct view *v, size_t *len)
 		status_pool_head(&j, &v->pools[i]);
 		json_array(&j, "backends");
 		for (unsigned k = 0; k < v->pools[i].n_backends; k++)
-			status_backend(&j, &v->pools[i].backends[k], NULL);
+			status_backend(&j, v, &v->pools[i].backends[k], NULL);
 		json_end(&j);
 		json_end(&j);
 	}
@@ -170,20 +173,24 @@ char *status_backends_json(const struct view *v, size_t *len)
 	json_array(&j, "backends");
 	for (unsigned i = 0; i < v->n_pools; i++)
 		for (unsigned k = 0; k < v->pools[i].n_backends; k++)
-			status_backend(&j, &v->pools[i].backends[k], v->pools[i].cfg->name);
+			status_backend(&j, v, &v->pools[i].backends[k], v->pools[i].cfg->name);
 	json_end(&j);
 	return json_finish(&j, len);
 }
 
 char *status_explain_json(const struct gateway_explain *e, size_t *len)
 {
+	bool last_resort = false;
 	struct json j;
 
+	for (unsigned i = 0; i < e->n; i++)
+		last_resort |= e->rows[i].last_resort;
 	json_start(&j);
 	json_str(&j, "pool", e->pool->cfg->name);
 	json_str(&j, "policy", config_policy_name(e->pool->cfg->policy));
 	json_uint(&j, "tokens", e->tokens);
 	json_uint(&j, "blocks", e->blocks);
+	json_bool(&j, "last_resort", last_resort);
 	json_array(&j, "backends");
 	for (unsigned i = 0; i < e->n; i++) {
 		const struct route_explain_row *r = &e->rows[i];
@@ -192,6 +199,7 @@ char *status_explain_json(const struct gateway_explain *e, size_t *len)
 		json_str(&j, "name", r->name);
 		json_bool(&j, "eligible", r->eligible);
 		json_str(&j, "why", r->why);
+		json_bool(&j, "last_resort", r->last_resort);
 		json_uint(&j, "match_tokens", r->match_tokens);
 		json_real(&j, "wait_ms", r->wait_ms, 3);
 		json_real(&j, "prefill_ms", r->prefill_ms, 3);

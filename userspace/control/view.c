@@ -20,6 +20,7 @@ int view_open(struct view *v, struct gateway *gw)
 	}
 	v->workers = gateway_stats(gw, &v->n_workers);
 	stats_worker_sum(v->workers, v->n_workers, &v->sum);
+	v->sum.log_dropped += gateway_log_lost(gw);
 	gateway_ledger_view(gw, &v->ledger);
 	for (unsigned i = 0; i < v->fleet->npools; i++) {
 		struct fleet_pool *p = &v->fleet->pools[i];
@@ -44,7 +45,7 @@ int view_open(struct view *v, struct gateway *gw)
 
 void view_close(struct view *v)
 {
-	for (unsigned i = 0; i < v->n_pools; i++)
+	for (unsigned i = 0; v->pools && i < v->n_pools; i++)
 		free(v->pools[i].backends);
 	free(v->pools);
 	if (v->fleet)
@@ -54,7 +55,15 @@ void view_close(struct view *v)
 
 const char *view_state_name(uint32_t state)
 {
-	static const char *const names[] = { "free", "ready", "draining", "excluded", "gone" };
+	static const char *const names[] = {
+		[BACKEND_FREE] = "free",
+		[BACKEND_READY] = "ready",
+		[BACKEND_DRAINING] = "draining",
+		[BACKEND_EXCLUDED] = "excluded",
+		[BACKEND_GONE] = "gone",
+		[BACKEND_PROBING] = "probing",
+		[BACKEND_UNRESOLVED] = "unresolved",
+	};
 
 	return state < sizeof(names) / sizeof(*names) ? names[state] : "unknown";
 }

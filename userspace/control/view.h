@@ -33,6 +33,6 @@ struct view {
 int view_open(struct view *v, struct gateway *gw);
 void view_close(struct view *v);
 
-/* "ready", "draining", "excluded", "gone". */
+/* "ready", "draining", "excluded", "gone", "probing", "unresolved". */
 const char *view_state_name(uint32_t state);
 #endif
