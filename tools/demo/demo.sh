@@ -4,7 +4,11 @@
 # simulated nodes, first round-robin, then by predicted cost, each on a cold
 # fleet. Prints one table. Exits 1 if a request failed.
 #
-#   tools/demo/demo.sh [BUILD_DIR]        KVSTEER_DEMO_PORT=18000 moves the ports
+#   tools/demo/demo.sh [BUILD_DIR]
+#
+# KVSTEER_DEMO_PORT=18000 moves the ports; KVSTEER_DEMO_WARMUP, _MEASURE (seconds) and
+# _RATE (requests/s) make it shorter or lighter, for a look: the table says something
+# about the policies with the defaults only.
 set -eu
 
 B=${1:-build}
@@ -15,7 +19,8 @@ MODEL=llama-3.1-70b
 NODES=7
 # 7 nodes of 72,000 tokens hold about a quarter of these prompts each: round-robin
 # computes three of four prompts anew and is just below its capacity.
-PREFIXES=110 PREFIX_TOKENS=2800 KV_TOKENS=72000 RATE=24 WARMUP=8 MEASURE=22
+PREFIXES=110 PREFIX_TOKENS=2800 KV_TOKENS=72000 RATE=${KVSTEER_DEMO_RATE:-24}
+WARMUP=${KVSTEER_DEMO_WARMUP:-8} MEASURE=${KVSTEER_DEMO_MEASURE:-22}
 
 mkdir -p "$OUT"
 pids=

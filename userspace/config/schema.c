@@ -147,7 +147,9 @@ static const struct schema_key timeout_keys[] = {
 	{ "head", SCHEMA_DURATION, FIELD(head_ns), RANGE(100 * MS, 300 * SEC), .def = "10s",
 	  .doc = "From the first byte of a request's head to its end, else 408." },
 	{ "head_hold", SCHEMA_DURATION, FIELD(head_hold_ns), RANGE(100 * MS, 300 * SEC), .def = "10s",
-	  .doc = "For a body's bytes to go on arriving, and for the model's name to be seen in it, else 408." },
+	  .doc = "For a body's bytes to go on arriving, and for the model's name to be seen in it, else 408. "
+	  "Also the longest that the head of a stream's answer, or of a 503, is held back for what follows it: "
+	  "then it goes out, and there is no retry." },
 	{ "first_token", SCHEMA_DURATION, FIELD(first_token_ns), RANGE(100 * MS, 24 * HOUR), .def = "300s",
 	  .doc = "From the request sent to the first event of a stream, else 504. Answers that don't stream "
 	  "have twice that until their head." },
