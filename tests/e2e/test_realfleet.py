@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(240 * SLOW)
 
 ENGINE = realfleet.ENGINES["llamacpp"]
 MODEL = ENGINE.model
-STREAM_IDLE_S = 4
+STREAM_IDLE_S = 15
 WORDS = ("river stone garden window letter candle market bridge summer winter travel music paper glass silver "
          "forest mountain harbor village kitchen").split()
 
