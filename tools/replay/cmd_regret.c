@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "replay/ask.h"
+#include "replay/must.h"
 #include "replay/series.h"
 
 #define SEEDS_MAX 99
@@ -64,16 +65,52 @@ static void add_json(struct replay_ask *a, yyjson_mut_val *rows, const struct re
 		replay_json_figures(a->doc, yyjson_mut_arr_add_obj(a->doc, runs), &f[s]);
 }
 
+/* Workloads that were run with one gateway and with several: how much longer the latter take. */
+static void print_over_one(struct replay_ask *a, const struct replay_figures *all, uint32_t seeds)
+{
+	yyjson_mut_val *rows = a->json ? yyjson_mut_obj_add_arr(a->doc, yyjson_mut_doc_get_root(a->doc), "over_one") : NULL;
+
+	for (uint32_t w = 0; w < a->workloads; w++) {
+		for (uint32_t base = 0; base < a->workloads; base++) {
+			char name[32];
+
+			if (!a->workload[w]->base || strcmp(a->workload[w]->base, a->workload[base]->name) ||
+			    replay_ask_skips(a, a->workload[w]))
+				continue;
+			snprintf(name, sizeof(name), "%.12s / 1", a->workload[w]->name);
+			if (!a->json)
+				printf("%-16s", name);
+			for (uint32_t p = 0; p < a->policies; p++) {
+				double v = median_regret(all + ((size_t)w * a->policies + p) * seeds,
+							 all + ((size_t)base * a->policies + p) * seeds, seeds);
+				yyjson_mut_val *row;
+
+				if (!a->json) {
+					printf(" %11.2f", v);
+					continue;
+				}
+				row = yyjson_mut_arr_add_obj(a->doc, rows);
+				yyjson_mut_obj_add_str(a->doc, row, "workload", a->workload[w]->name);
+				yyjson_mut_obj_add_str(a->doc, row, "policy", a->policy[p]->name);
+				yyjson_mut_obj_add_real(a->doc, row, "over_one", v);
+			}
+			if (!a->json)
+				printf("\n");
+		}
+	}
+}
+
 int replay_do_regret(struct replay_ask *a)
 {
 	const struct replay_policy *oracle = replay_policy_find("oracle");
 	uint32_t seeds = a->seeds ? a->seeds : a->quick ? 1 : 3, done = 0, counted[2][REPLAY_LIST_MAX] = { 0 };
 	double sum[2][REPLAY_LIST_MAX] = { 0 }, worst[2][REPLAY_LIST_MAX] = { 0 };
 	const struct replay_workload *worst_at[2][REPLAY_LIST_MAX] = { 0 };
-	struct replay_figures f[SEEDS_MAX], best[SEEDS_MAX];
+	struct replay_figures best[SEEDS_MAX], *all, *f;
 	yyjson_mut_val *rows = a->json ? yyjson_mut_obj_add_arr(a->doc, yyjson_mut_doc_get_root(a->doc), "regret") : NULL;
 
 	defaults(a);
+	all = must_calloc((size_t)a->workloads * a->policies * seeds, sizeof(*all));
 	if (!a->json) {
 		printf("Regret: geometric mean of the ratios to the oracle in TTFT p50, p90, p99 and end-to-end p50; "
 		       "median of seeds %llu..%llu\n%-16s", (unsigned long long)a->seed,
@@ -96,6 +133,7 @@ int replay_do_regret(struct replay_ask *a)
 
 			replay_progress(done++, a->workloads * (a->policies + 1), "%s %s", a->workload[w]->name,
 					a->policy[p]->name);
+			f = all + ((size_t)w * a->policies + p) * seeds;
 			run_seeds(a, a->workload[w], a->policy[p], seeds, f);
 			regret = median_regret(f, best, seeds);
 			sum[several][p] += log(regret);
@@ -115,6 +153,8 @@ int replay_do_regret(struct replay_ask *a)
 			fflush(stdout);
 		}
 	}
+	print_over_one(a, all, seeds);
+	free(all);
 	if (a->json)
 		return 0;
 	for (int several = 0; several < 2; several++) {

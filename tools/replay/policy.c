@@ -13,7 +13,7 @@
 	.variant = (weight), .open = replay_dynamo_open, .close = replay_match_close, .pick = replay_dynamo_pick,     \
 	.first = replay_dynamo_first, .end = replay_dynamo_end
 #define ORACLE                                                                                                       \
-	.open = replay_oracle_open, .close = replay_oracle_close, .pick = replay_oracle_pick,                        \
+	.omniscient = true, .open = replay_oracle_open, .close = replay_oracle_close, .pick = replay_oracle_pick,                        \
 	.first = replay_oracle_first, .end = replay_oracle_end
 
 const struct replay_policy replay_policies[] = {

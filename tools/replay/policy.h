@@ -44,6 +44,7 @@ struct replay_policy {
 	const char *name;
 	const char *what;
 	bool one_cache;                 /* the nodes' caches are one */
+	bool omniscient;                /* sees the truth: one instance decides for all gateways */
 	bool exchange;                  /* gateways learn of each other's decisions */
 	uint32_t scrape_ms;             /* how often metrics are read; 0: REPLAY_SCRAPE_MS */
 	int variant;                    /* the policy's own: a weight, an enum route_policy */

@@ -181,7 +181,8 @@ static void ask(struct sim *s, struct replay_talk *t, uint64_t now)
 	q->blocks = t->prompt_tokens / NODE_BLOCK_TOKENS;
 	q->prompt_tokens = t->prompt_tokens;
 	q->output_tokens = t->answer_tokens;
-	q->gateway = (uint32_t)(load_mix(load_mix(s->r->seed, t->id), t->turn) % s->r->w->gateways);
+	if (!s->r->policy->omniscient)
+		q->gateway = (uint32_t)(load_mix(load_mix(s->r->seed, t->id), t->turn) % s->r->w->gateways);
 	q->measured = now >= s->measure_ns && now < s->end_ns;
 	s->measured += q->measured;
 	s->live++;

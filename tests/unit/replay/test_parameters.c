@@ -116,6 +116,8 @@ static void baselines_by_their_published_parameters(void **state)
 	assert_true(REPLAY_ORACLE_KAPPA == 1);
 	assert_true(REPLAY_ORACLE_PHI == .02);
 	assert_true(REPLAY_ORACLE_OMEGA == 1);
+	assert_true(replay_policy_find("oracle")->omniscient && replay_policy_find("pool")->omniscient);
+	assert_false(replay_policy_find("cost")->omniscient || replay_policy_find("gie_322")->omniscient);
 	assert_true(replay_policy_find("pool")->one_cache);
 	assert_false(replay_policy_find("oracle")->one_cache);
 	assert_true(replay_policy_find("cost")->exchange);
