@@ -176,6 +176,23 @@ static bool check_field(struct http_req *r, const char *buf, const struct http_f
 	}
 }
 
+/* The tokenizer did not take the line: which field was it? */
+static bool bad_field(struct http_req *r, const char *buf, struct http_slice line)
+{
+	const char *s = buf + line.off, *colon = memchr(s, ':', line.len);
+	enum http_field_id id = colon ? http_field_lookup(s, (size_t)(colon - s)) : HTTP_F_OTHER;
+
+	if (id != HTTP_F_OTHER && head_has(&r->head, id) && repeated((uint8_t)id))
+		return BAD(r, repeated((uint8_t)id));
+	if (id == HTTP_F_CONTENT_LENGTH)
+		return BAD(r, "invalid content-length");
+	if (id == HTTP_F_TRANSFER_ENCODING)
+		return BAD(r, "malformed transfer-encoding");
+	if (id == HTTP_F_HOST)
+		return BAD(r, "invalid host");
+	return BAD(r, "malformed header field");
+}
+
 static bool parse_field(struct http_req *r, const char *buf, struct http_slice line)
 {
 	switch (head_add_field(&r->head, buf, line)) {
@@ -191,7 +208,7 @@ static bool parse_field(struct http_req *r, const char *buf, struct http_slice l
 	case HEAD_F_NAME:
 		return BAD(r, "invalid header name");
 	default:
-		return BAD(r, "malformed header field");
+		return bad_field(r, buf, line);
 	}
 }
 
