@@ -355,6 +355,57 @@ static void sockets_of_other_kinds(void **state)
 	splice_close(s);
 }
 
+/* The kernel gave a stream back and the daemon moved its last byte: the flow stayed armed for
+ * that client, and the connection's next answer went to it. */
+static void next_answer_goes_to_its_own_client(void **state)
+{
+	static const struct splice_worker_ops no_ops;
+	struct splice_opts so = { .workers = 1, .max_flows = 4, .max_clients = 4 };
+	struct splice_backend b = { 0 };
+	struct splice_client c[2] = { 0 };
+	struct http_framing f;
+	struct flow flow;
+	struct splice_worker *w;
+	struct splice *s;
+	char why[256], got[16];
+	int near[3], far[3], listener;
+	uint16_t port;
+
+	assert_int_equal(splice_open(&s, &so, why, sizeof(why)), 0);
+	assert_int_equal(splice_worker_open(s, 0, &no_ops, NULL, &w), 0);
+	listener = rig_listen(&port);
+	for (int i = 0; i < 3; i++) {
+		near[i] = rig_connect(port, 0);
+		far[i] = rig_accept(listener);
+	}
+	assert_int_equal(splice_backend_add(w, &b, near[2], "engine"), 0);
+	assert_int_equal(splice_client_add(w, &c[0], near[0]), 0);
+	assert_int_equal(splice_client_add(w, &c[1], near[1]), 0);
+	http_framing_init(&f, HTTP_BODY_LENGTH, 100);
+	assert_int_equal(splice_arm(&b, &c[0], &f, SPLICE_LIMIT_DEFAULT), 0);
+	flow_init(&flow, NULL, NULL, HTTP_BODY_LENGTH, 6, FLOW_AS_FRAMED, 1000);
+	assert_int_equal(splice_offer(&b, &c[1], &flow, SPLICE_LIMIT_DEFAULT), SPLICE_HAND_KERNEL);
+	assert_true(rig_write(far[2], "secret", 6));
+	assert_true(rig_read(far[1], got, 6));
+	assert_memory_equal(got, "secret", 6);
+	assert_int_equal(recv(far[0], got, 1, MSG_DONTWAIT), -1);
+	/* the daemon's framing is the newer one once it has the stream */
+	splice_take(&b, &f);
+	http_framing_init(&f, HTTP_BODY_LENGTH, 7);
+	splice_cancel(&b, &f);
+	assert_int_equal(f.left, 7);
+	splice_backend_release(&b);
+	splice_client_release(&c[0]);
+	splice_client_release(&c[1]);
+	for (int i = 0; i < 3; i++) {
+		close(near[i]);
+		close(far[i]);
+	}
+	close(listener);
+	splice_worker_close(w);
+	splice_close(s);
+}
+
 /* While tokens flow the daemon sleeps. Its spurious wake-ups do not return from
  * epoll_wait(): only the thread's context switches show them. */
 static double switches_per_event(bool keep_epollin)
@@ -452,6 +503,7 @@ int main(void)
 		cmocka_unit_test(broken_framing),
 		cmocka_unit_test(table_full),
 		cmocka_unit_test(sockets_of_other_kinds),
+		cmocka_unit_test(next_answer_goes_to_its_own_client),
 		cmocka_unit_test(daemon_sleeps),
 		cmocka_unit_test(instructions),
 	};

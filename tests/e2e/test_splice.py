@@ -57,7 +57,7 @@ def test_streams_move_in_the_kernel(spliced, backend):
 
 def test_one_connection_by_turns(spliced, backend):
     """Short answers, long ones, streams, by turns on one client's and one backend's connection."""
-    long = os.urandom(300000)
+    long = os.urandom(3000000)
 
     def play(p, q):
         if b'"stream"' in q.body and b"true" in q.body:

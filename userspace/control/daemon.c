@@ -18,6 +18,7 @@
 #include "control/restart.h"
 #include "control/title.h"
 #include "gateway/gateway.h"
+#include "gateway/splice_view.h"
 #include "kvsteer/version.h"
 
 #define DAEMON_DRAIN_POLL_MS 20 /* how soon the end of the last request is noticed */
@@ -156,6 +157,7 @@ static int daemon_signal_fd(void)
 int daemon_run(const char *config_file, int argc, char **argv)
 {
 	struct daemon d = { 0 };
+	struct gateway_splice_view splice;
 	struct admin *admin = NULL;
 	char err[1024] = "", *file = strdup(config_file);
 	int r, signal_fd = -1, code = 1;
@@ -185,8 +187,9 @@ int daemon_run(const char *config_file, int argc, char **argv)
 		snprintf(err, sizeof(err), "cannot start the workers: %s", strerror(-r));
 		goto cleanup;
 	}
-	log_info("started", "version=%s pid=%d listeners=%u pools=%u datapath=relay", KVSTEER_VERSION, (int)getpid(),
-		 d.cfg->n_listeners, d.cfg->n_pools);
+	gateway_splice_view(d.gw, &splice);
+	log_info("started", "version=%s pid=%d listeners=%u pools=%u datapath=%s", KVSTEER_VERSION, (int)getpid(),
+		 d.cfg->n_listeners, d.cfg->n_pools, splice.on ? "splice" : "relay");
 	*err = 0;
 	daemon_loop(&d, admin, signal_fd);
 	code = d.draining && !d.cut ? 0 : 1;

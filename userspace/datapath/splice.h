@@ -79,9 +79,9 @@ struct splice_client {
 };
 
 struct splice_worker_ops {
-	/* The last byte of b's body went to the client's queue: the kernel owns nothing any more. */
+	/* The last byte of b's body went to the client's queue: splice_cancel() is due. */
 	void (*end)(struct splice_backend *b, void *arg);
-	/* Bytes were passed: read on. */
+	/* Bytes were passed: splice_retake() (or splice_take()) is due, then read on. */
 	void (*takeover)(struct splice_backend *b, unsigned reason, void *arg);
 	/* All that was redirected to c is in its socket (splice_client_await). */
 	void (*drained)(struct splice_client *c, void *arg);
@@ -136,8 +136,10 @@ int splice_publish(struct splice_backend *b, const struct http_framing *framing)
 /* The stream is the daemon's again: where the framing stands, and returns the bytes that were
  * redirected since the last call. If not 0, the client must be drained before it is written to. */
 uint64_t splice_take(struct splice_backend *b, struct http_framing *framing);
-/* Takes the stream back by force, or after END: no packet is under way in the kernel when it
- * returns. As splice_take(); framing->state HTTP_FS_END: it had ended. */
+/* Ends what was armed: the stream is taken back by force if the kernel has it. No packet is under
+ * way in the kernel when it returns. Due at every end of an armed answer, whoever moved its last byte,
+ * before the connection serves another. framing is as splice_take() has it if the kernel had the
+ * stream, else untouched; state HTTP_FS_END: it had ended. */
 uint64_t splice_cancel(struct splice_backend *b, struct http_framing *framing);
 /* No unread bytes, nothing cut off: the connection can serve another request. */
 bool splice_backend_clean(const struct splice_backend *b);
@@ -160,6 +162,8 @@ enum splice_hand splice_retake(struct splice_backend *b, struct flow *f);
 
 /* All that was redirected is in the client's socket, so that the daemon may write, shut down, close. */
 bool splice_client_drained(struct splice_client *c);
+/* As above, of a connection that may be reset already: true only if all of it had come into the socket. */
+bool splice_client_complete(struct splice_client *c);
 /* ops->drained() will be called from splice_worker_drains(). */
 void splice_client_await(struct splice_client *c);
 void splice_client_forget(struct splice_client *c);

@@ -97,11 +97,12 @@ uint64_t splice_take(struct splice_backend *b, struct http_framing *framing)
 
 uint64_t splice_cancel(struct splice_backend *b, struct http_framing *framing)
 {
-	uint64_t moved;
+	uint64_t moved = 0;
 
 	store(b->rec->armed, 0);
 	settle(b);
-	moved = splice_take(b, framing);
+	if (b->kernel) /* else the caller's framing is the newer one */
+		moved = splice_take(b, framing);
 	b->armed = false;
 	b->client = NULL;
 	b->rec->client = SPLICE_NO_CLIENT;
@@ -117,7 +118,15 @@ enum splice_hand splice_retake(struct splice_backend *b, struct flow *f)
 
 enum splice_hand splice_offer(struct splice_backend *b, struct splice_client *c, struct flow *f, uint32_t limit_bytes)
 {
-	int err = b->armed ? splice_publish(b, &f->framing) : splice_arm(b, c, &f->framing, limit_bytes);
+	int err;
+
+	/* left behind by an answer that was relayed to its end: never another client's */
+	if (b->armed && b->client != c) {
+		struct http_framing unused;
+
+		splice_cancel(b, &unused);
+	}
+	err = b->armed ? splice_publish(b, &f->framing) : splice_arm(b, c, &f->framing, limit_bytes);
 
 	return err ? splice_retake(b, f) : SPLICE_HAND_KERNEL;
 }
@@ -139,18 +148,39 @@ bool splice_backend_clean(const struct splice_backend *b)
 	return !splice_backend_unread(b) && !b->rec->trimmed_bytes;
 }
 
-bool splice_client_drained(struct splice_client *c)
+/* What the client's socket has been given so far, from the daemon and the kernel; negative errno. */
+static int client_written(const struct splice_client *c, uint64_t *written, bool *closed)
 {
 	struct tcp_info ti;
 	int unacked = 0;
 
-	if (!c->dirty)
-		return true;
 	/* In this order: an ACK in between makes the sum too small. The other way round it
 	 * would be too large, and a drain be seen too early. */
-	if (socket_info(c->fd, &ti) || ioctl(c->fd, SIOCOUTQ, &unacked) || ti.tcpi_state == TCP_CLOSE ||
-	    ti.tcpi_bytes_acked + (uint64_t)unacked >= c->expected_bytes)
-		c->dirty = false; /* or no connection any more: nothing to wait for */
+	if (socket_info(c->fd, &ti) || ioctl(c->fd, SIOCOUTQ, &unacked))
+		return -errno;
+	*written = ti.tcpi_bytes_acked + (uint64_t)unacked;
+	*closed = ti.tcpi_state == TCP_CLOSE;
+	return 0;
+}
+
+bool splice_client_drained(struct splice_client *c)
+{
+	uint64_t written;
+	bool closed;
+
+	/* no connection any more: nothing to wait for */
+	if (c->dirty && (client_written(c, &written, &closed) || closed || written >= c->expected_bytes))
+		c->dirty = false;
+	return !c->dirty;
+}
+
+bool splice_client_complete(struct splice_client *c)
+{
+	uint64_t written;
+	bool closed;
+
+	if (c->dirty && !client_written(c, &written, &closed) && written >= c->expected_bytes)
+		c->dirty = false;
 	return !c->dirty;
 }
 

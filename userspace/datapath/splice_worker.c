@@ -25,11 +25,9 @@ static void act(struct splice_worker *w, struct splice_backend *b, unsigned reas
 	b->suspect = false;
 	if (has_ended(b)) {
 		w->stats.ends++;
-		b->kernel = false;
 		w->ops->end(b, w->arg);
 	} else if (has_passed(b)) {
 		w->stats.takeovers[reason < SPLICE_WHY_MAX ? reason : SPLICE_WHY_NONE]++;
-		b->kernel = false;
 		w->ops->takeover(b, reason, w->arg);
 	}
 }

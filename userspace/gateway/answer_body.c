@@ -139,6 +139,7 @@ static void answer_ended(struct exchange *x)
 	if (x->hold_error && refused_elsewhere(x))
 		return;
 	x->flow.hold = false;
+	exchange_splice_back(x);
 	exchange_flow_over(x);
 	w->now_ns = clock_now_ns();
 	upstream_put(w, x->u, keep_ns(x));

@@ -268,6 +268,11 @@ static void client_event(struct worker *w, struct io *io, uint32_t events)
 		client_read_away(c);
 		return;
 	}
+	if (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) {
+		client_splice_settle(c);
+		if (c->state == CLIENT_CLOSED || c->state == CLIENT_LINGER)
+			return;
+	}
 	if (events & (EPOLLERR | EPOLLHUP)) {
 		client_gone(c);
 		return;

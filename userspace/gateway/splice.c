@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "gateway/internal.h"
 
-#define WORTH_BYTES (64u << 10) /* of an answer that is no stream: the hand-over costs a few system calls */
+#define WORTH_BYTES (1u << 20) /* of an answer that is no stream: what fits the client's socket is soon relayed */
 #define COMMENTS_MAX 10         /* in a row that count as life */
 #define SPARE_FLOWS 1024        /* idle backend connections beside those of clients */
 
@@ -267,7 +267,8 @@ void exchange_splice_back(struct exchange *x)
 	x->may_splice = false;
 	if (!b || !b->w || !b->armed)
 		return;
-	count_events(x);
+	if (b->kernel)
+		count_events(x);
 	x->flow.sent_bytes += splice_cancel(b, &x->flow.framing);
 	x->hand = SPLICE_HAND_DAEMON;
 	if (!splice_backend_clean(b) && x->flow.framing.state == HTTP_FS_END)
@@ -280,6 +281,20 @@ static void on_end(struct splice_backend *b, void *arg)
 
 	exchange_splice_back(x);
 	exchange_flowed(x, FLOW_END);
+}
+
+void client_splice_settle(struct client *c)
+{
+	struct exchange *x = c->x;
+
+	if (!c->splice.w || !x)
+		return;
+	/* the END may be in the ring still: this turn looked before it came */
+	if (x->hand == SPLICE_HAND_KERNEL && splice_backend_ended(&x->u->splice))
+		on_end(&x->u->splice, c->w);
+	x = c->x;
+	if (x && x->phase == EXCHANGE_DRAINING && !x->flow.out.len && splice_client_complete(&c->splice))
+		exchange_drain(x);
 }
 
 static void on_takeover(struct splice_backend *b, unsigned reason, void *arg)

@@ -23,6 +23,10 @@ void worker_splice_tick(struct worker *w);
 /* c waits for its drain: looks now. True if something came of it. */
 bool worker_splice_drains(struct worker *w, struct client *c);
 
+/* Before a client's end is handled: an answer that has reached it whole is complete, although
+ * nobody has said so yet. May end the exchange, and the connection. */
+void client_splice_settle(struct client *c);
+
 /* A connection to a backend is up: into the map, before its first request. */
 void upstream_splice(struct upstream *u, struct worker *w);
 
