@@ -14,7 +14,6 @@
 #include "control/daemon.h"
 #include "control/json.h"
 #include "control/metrics.h"
-#include "control/restart.h"
 #include "control/status.h"
 #include "control/view.h"
 
@@ -212,30 +211,11 @@ static void post_undrain(struct admin *a, struct MHD_Connection *c, const struct
 	set_drain(a, c, out, false);
 }
 
-/* What the new file says and the process does not do: keys that need a restart, names without address. */
 static void answer_reloaded(struct admin *a, struct admin_answer *out)
 {
-	const char *keys[RESTART_KEYS_MAX];
-	unsigned n = restart_keys(a->d->started, a->d->cfg, keys);
-	struct fleet *f = gateway_fleet_get(a->d->gw);
-	struct json j;
-
-	json_start(&j);
-	json_bool(&j, "ok", true);
-	json_array(&j, "needs_restart");
-	for (unsigned i = 0; i < n; i++)
-		json_str(&j, NULL, keys[i]);
-	json_end(&j);
-	json_array(&j, "unresolved");
-	for (unsigned i = 0; i < f->npools; i++)
-		for (unsigned k = 0; k < f->pools[i].nbackends; k++)
-			if (!f->pools[i].backends[k].addr_len)
-				json_str(&j, NULL, f->pools[i].backends[k].cfg->name);
-	json_end(&j);
-	fleet_put(f);
 	out->status = MHD_HTTP_OK;
 	out->type = TYPE_JSON;
-	out->body = json_finish(&j, &out->len);
+	out->body = status_reload_json(a->d, &out->len);
 }
 
 static void post_reload(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,

@@ -19,6 +19,8 @@ char *status_flows_json(const struct view *v, size_t *len);
 /* The STATUS_PREFIXES_MAX hottest prefixes of each pool. */
 char *status_prefixes_json(const struct view *v, size_t *len);
 char *status_explain_json(const struct gateway_explain *e, size_t *len);
+/* After a reload: what the new file says and the process does not do. */
+char *status_reload_json(const struct daemon *d, size_t *len);
 /* What an operator would look at first, each with ok, warn or fail. */
 char *status_doctor_json(const struct view *v, const struct daemon *d, size_t *len);
 /* The read-only page, HTML without scripts or outside assets. */
