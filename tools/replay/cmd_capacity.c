@@ -2,6 +2,7 @@
 /* Capacity: the largest rate at which first tokens come in time, from a cold start. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "replay/ask.h"
@@ -27,7 +28,9 @@ static bool holds(const struct replay_ask *a, const struct replay_workload *w, c
 		if (w->content != REPLAY_TRACE) {
 			r.measure_s = a->seconds > 0 ? a->seconds : a->quick ? QUICK_S : MEASURE_S;
 		}
-		if (replay_run(&r, &f) < 0 || f.gave_up || !(f.ttft_p99_s < REPLAY_CAPACITY_LIMIT_S))
+		if (replay_run(&r, &f) < 0)
+			exit(1);
+		if (f.gave_up || !(f.ttft_p99_s < REPLAY_CAPACITY_LIMIT_S))
 			return false;
 	}
 	return true;

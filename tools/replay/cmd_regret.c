@@ -39,7 +39,8 @@ static void run_seeds(const struct replay_ask *a, const struct replay_workload *
 		struct replay_run r = replay_ask_run(a, w, p);
 
 		r.seed += s;
-		replay_run(&r, &f[s]);
+		if (replay_run(&r, &f[s]) < 0)
+			exit(1);
 	}
 }
 

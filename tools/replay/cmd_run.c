@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Single replays and what each of them shows. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "replay/ask.h"
 
@@ -26,7 +27,7 @@ static void one(struct replay_ask *a, const struct replay_run *r, yyjson_mut_val
 	yyjson_mut_val *row;
 
 	if (replay_run(r, &f) < 0)
-		return;
+		exit(1);
 	if (!a->json) {
 		printf("%-16s %-18s %6.1f %4llu  %5.3f  %7.3f %7.3f %7.3f  %7.3f %6.1f %7.1f %5.2f %7llu\n", r->w->name,
 		       r->policy->name, r->rate > 0 ? r->rate : r->w->rate, (unsigned long long)r->seed, f.hit,
