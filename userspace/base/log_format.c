@@ -36,7 +36,7 @@ struct args {
 static const char *read_spec(const char *fmt, struct args *a, char *spec, int *length)
 {
 	size_t n = 0;
-	char star[16];
+	char part[16];
 
 	*length = 0;
 	spec[n++] = *fmt++;
@@ -48,10 +48,11 @@ static const char *read_spec(const char *fmt, struct args *a, char *spec, int *l
 			continue; /* put back as one of ours */
 		}
 		if (*fmt == '*')
-			snprintf(star, sizeof(star), "%d", va_arg(a->ap, int));
-		for (const char *s = *fmt == '*' ? star : (char[]){ *fmt, 0 }; *s; s++)
-			if (n < SPEC_MAX - 4)
-				spec[n++] = *s;
+			snprintf(part, sizeof(part), "%d", va_arg(a->ap, int));
+		else
+			snprintf(part, sizeof(part), "%c", *fmt);
+		for (const char *s = part; *s && n < SPEC_MAX - 4; s++)
+			spec[n++] = *s;
 	}
 	spec[n] = 0;
 	return fmt;
@@ -60,6 +61,21 @@ static const char *read_spec(const char *fmt, struct args *a, char *spec, int *l
 static void finish_spec(char *spec, const char *end)
 {
 	strncat(spec, end, SPEC_MAX - 1 - strlen(spec));
+}
+
+/* The next argument: int, long or long long, as `length` says. */
+static intmax_t next_signed(struct args *a, int length)
+{
+	if (length == 0)
+		return va_arg(a->ap, int);
+	return length == 1 ? va_arg(a->ap, long) : va_arg(a->ap, intmax_t); /* NOLINT(bugprone-branch-clone): equal on LP64 */
+}
+
+static uintmax_t next_unsigned(struct args *a, int length)
+{
+	if (length == 0)
+		return va_arg(a->ap, unsigned int);
+	return length == 1 ? va_arg(a->ap, unsigned long) : va_arg(a->ap, uintmax_t); /* NOLINT(bugprone-branch-clone) */
 }
 
 /* One conversion, at `fmt` which points to its `%`. Returns the character behind it. */
@@ -75,19 +91,16 @@ static const char *convert(struct out *o, const char *fmt, struct args *a)
 	case '%':
 		put(o, '%');
 		return at + 1;
-	case 'd':
+	case 'd': /* NOLINT(bugprone-branch-clone): the same text, arguments of other types */
 	case 'i':
 		finish_spec(spec, kind);
-		snprintf(text, sizeof(text), spec,
-			 length == 0 ? va_arg(a->ap, int) : length == 1 ? va_arg(a->ap, long) : va_arg(a->ap, intmax_t));
+		snprintf(text, sizeof(text), spec, next_signed(a, length));
 		break;
 	case 'u':
 	case 'x':
 	case 'X':
 		finish_spec(spec, kind);
-		snprintf(text, sizeof(text), spec,
-			 length == 0 ? va_arg(a->ap, unsigned int) :
-			 length == 1 ? va_arg(a->ap, unsigned long) : va_arg(a->ap, uintmax_t));
+		snprintf(text, sizeof(text), spec, next_unsigned(a, length));
 		break;
 	case 'f':
 	case 'g':

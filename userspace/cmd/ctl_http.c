@@ -77,15 +77,16 @@ static void ctl_say_error(const struct ctl *c, const struct ctl_reply *r)
 static bool ctl_reachable(const struct ctl *c)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	size_t len = strlen(c->socket);
 	const char *hint = "";
 	struct stat st;
 	int fd, e = 0;
 
-	if (strlen(c->socket) >= sizeof(un.sun_path)) {
+	if (len >= sizeof(un.sun_path)) {
 		ctl_error(c, 1, "no_daemon", "%s: %s", c->socket, strerror(ENAMETOOLONG));
 		return false;
 	}
-	strcpy(un.sun_path, c->socket);
+	memcpy(un.sun_path, c->socket, len + 1);
 	if (!stat(c->socket, &st) && !S_ISSOCK(st.st_mode)) {
 		ctl_error(c, 1, "no_daemon", "%s: %s", c->socket, strerror(ENOTSOCK));
 		return false;

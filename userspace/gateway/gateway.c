@@ -91,8 +91,8 @@ static int scrape_fleet(struct gateway *gw, const struct fleet *f)
 
 	for (unsigned i = 0; i < f->npools; i++)
 		total += f->pools[i].nbackends;
-	t = calloc(total, sizeof(*t));
-	urls = calloc(total, sizeof(*urls));
+	t = calloc(total ? total : 1, sizeof(*t));
+	urls = calloc(total ? total : 1, sizeof(*urls));
 	if (!t || !urls) {
 		free(t);
 		free(urls);

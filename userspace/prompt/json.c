@@ -71,10 +71,15 @@ void json_begin(struct json_scan *s, const struct json_ops *ops, void *ctx)
 	s->state = ST_BOM1;
 }
 
+static bool number_is_whole(uint8_t n)
+{
+	return n == NUM_ZERO || n == NUM_INT || n == NUM_FRAC || n == NUM_EXP;
+}
+
 bool json_complete(const struct json_scan *s)
 {
-	/* A number at top level ends only with the text; no request body is one. */
-	return s->rc == 0 && s->state == ST_DONE;
+	/* A number at top level ends with the text, and is not told to the ops: no prompt is one. */
+	return !s->rc && (s->state == ST_DONE || (s->state == ST_NUMBER && !s->depth && number_is_whole(s->num_state)));
 }
 
 bool json_in_string(const struct json_scan *s)
@@ -275,9 +280,7 @@ static int num_next(uint8_t st, uint8_t c)
 
 static int number_end(struct json_scan *s)
 {
-	uint8_t n = s->num_state;
-
-	if (n != NUM_ZERO && n != NUM_INT && n != NUM_FRAC && n != NUM_EXP)
+	if (!number_is_whole(s->num_state))
 		return -EINVAL;
 	after_value(s);
 	return s->ops->prim(s->ctx, JSON_NUMBER, &s->tok);

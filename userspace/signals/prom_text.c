@@ -164,10 +164,8 @@ static void take_line(struct prom_parser *p)
 		p->len--;
 	p->line[p->len] = '\0';
 	line = skip_blanks(p->line);
-	/* A NUL inside would hide the rest of the line from the code above. */
-	if (strlen(p->line) != p->len)
-		p->malformed++;
-	else if (*line && *line != '#' && !parse_line(p, line))
+	/* A NUL inside would hide the rest of the line from parse_line(). */
+	if (strlen(p->line) != p->len || (*line && *line != '#' && !parse_line(p, line)))
 		p->malformed++;
 	p->len = 0;
 }

@@ -9,6 +9,7 @@ static char *props_url_of(const char *url)
 {
 	size_t len = strcspn(url, "?#");
 	const char *authority = strstr(url, "://");
+	const char *name;
 	size_t host = authority ? (size_t)(authority - url) + 3 : 0;
 	char *out;
 
@@ -16,11 +17,12 @@ static char *props_url_of(const char *url)
 		len--;
 	if (len == host) /* no path at all */
 		len = strcspn(url, "?#");
+	name = len && url[len - 1] == '/' ? "props" : "/props";
 	out = malloc(len + sizeof("/props"));
 	if (!out)
 		return NULL;
 	memcpy(out, url, len);
-	strcpy(out + len, len && url[len - 1] == '/' ? "props" : "/props");
+	memcpy(out + len, name, strlen(name) + 1);
 	return out;
 }
 

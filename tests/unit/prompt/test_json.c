@@ -105,6 +105,8 @@ static const struct {
 	T("[-0,0.5,1e9,1E-7,-12.25e+3,0e0]", "[-0,0.5,1e9,1E-7,-12.25e+3,0e0,]"),
 	T("[NaN,Infinity,-Infinity]", "[NaN,Infinity,-Infinity,]"),
 	T("\"x\"", "s:x;"),
+	/* "2 " was JSON and "2" was none. */
+	T("2", ""), T("-1.5e3", ""), T("2 ", "2,"), T(" 0\n", "0,"),
 	T("\xef\xbb\xbf{}", "{}"),
 	T("[\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"]", "[s:\"\\/\b\f\n\r\t;]"),
 	T("[\"\\u0041\\u00e9\\u20ac\\u20AC\"]", "[s:A\xc3\xa9\xe2\x82\xac\xe2\x82\xac;]"),
@@ -122,6 +124,7 @@ static const struct {
 	T("{\"\\ud83d\":\"\\ud83d\\ude00\"}", "{k:\xef\xbf\xbd;s:\xf0\x9f\x98\x80;}"),
 	T("[\"\x7f\xc3\xa9\"]", "[s:\x7f\xc3\xa9;]"),
 #define BAD(in) { in, sizeof(in) - 1, NULL, 0 }
+	BAD("-"), BAD("1."), BAD("1e"), BAD("1e+"), BAD("2 3"), BAD("01"),
 	BAD(""), BAD(" "), BAD("{"), BAD("["), BAD("[1"), BAD("\""), BAD("{\"a\""), BAD("{\"a\":"), BAD("{\"a\":1"),
 	BAD("{\"a\":1,}"), BAD("[1,]"), BAD("[,1]"), BAD("{,}"), BAD("[1 2]"), BAD("{\"a\" 1}"), BAD("{a:1}"),
 	BAD("{'a':1}"), BAD("[01]"), BAD("[+1]"), BAD("[1.]"), BAD("[.5]"), BAD("[1e]"), BAD("[1e+]"), BAD("[-]"),
