@@ -5,6 +5,8 @@ import json
 import threading
 import time
 
+import pytest
+
 from harness import best_of, chat_body, pool, wait_until
 from peer import Client, Gate, json_answer
 
@@ -240,3 +242,25 @@ def test_session_policy_sticks(router, backend):
             seen[session].add(got.get("x-kvsteer-backend"))
     assert all(len(names) == 1 for names in seen.values()), seen
     assert len(set().union(*seen.values())) >= 3
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_reported_hits_are_compared_with_predicted_ones(router, sim, stream):
+    """The closed loop: what the engine's usage says of cached tokens stands beside what was
+    predicted for the same answers, and the estimate of bytes per token follows the engine."""
+    s = sim()
+    r = router([pool(s.urls(), usage_sample="100%")], workers=1)
+    c = Client(r.port)
+    body = {"model": "m", "max_tokens": 2, "stream": stream, "messages": [{"role": "user", "content": "word " * 2000}]}
+    if stream:
+        body["stream_options"] = {"include_usage": True}
+    for _ in range(4):
+        c.post(json.dumps(body).encode())
+        assert c.response().status == 200
+    wait_until(lambda: r.metrics().sum("kvsteer_usage_sampled_total") == 4, 5, "four samples")
+    reported = r.metrics().sum("kvsteer_cached_tokens_reported_total")
+    predicted = r.metrics().sum("kvsteer_cached_tokens_predicted_sampled_total")
+    assert reported > 3 * 2400
+    assert abs(predicted - reported) < 0.03 * reported
+    backend = r.status()["pools"][0]["backends"][0]
+    assert backend["hit_reported"] is not None and abs(backend["hit_reported"] - 0.75) < 0.05

@@ -150,6 +150,7 @@ struct config_pool {
 	uint64_t kv_tokens;
 	uint64_t adapter_load_ns;
 	enum config_on_abort on_abort;
+	double usage_sample; /* share of the answers, 0..1 */
 	const struct config_backend *backends;
 	unsigned n_backends;
 };

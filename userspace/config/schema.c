@@ -43,10 +43,10 @@ const struct schema_value schema_engines[] = {
 	{ NULL, 0, 0, NULL },
 };
 const struct schema_value schema_datapaths[] = {
-	{ "auto", CONFIG_DATAPATH_AUTO, 0, "the fastest that this version and kernel have" },
+	{ "auto", CONFIG_DATAPATH_AUTO, 0, "what this version trusts most: the relay" },
 	{ "relay", CONFIG_DATAPATH_RELAY, 0, "the daemon carries every byte" },
 	{ "splice", CONFIG_DATAPATH_SPLICE, 0,
-	  "the kernel moves the answers' bytes; no start without it" },
+	  "the kernel moves the answers' bytes (new in this version; no start without it)" },
 	{ NULL, 0, 0, NULL },
 };
 static const struct schema_value log_formats[] = {
@@ -323,8 +323,9 @@ static const struct schema_key pool_keys[] = {
 	{ "forward_credentials", SCHEMA_BOOL, LATER,
 	  .doc = "Whether a credential that kvsteer consumed goes on to the backend. This version consumes "
 	  "none: the client's Authorization header is always forwarded." },
-	{ "usage_sample", SCHEMA_PERCENT, LATER, RANGE(0, 100),
-	  .doc = "Share of spliced answers whose usage is read." },
+	{ "usage_sample", SCHEMA_PERCENT, FIELD(usage_sample), RANGE(0, 100), .def = "5%",
+	  .doc = "Share of the answers whose `usage` is read, to compare predicted with real hits and to learn bytes per token. "
+	  "These are relayed by the daemon. Requests are never changed for it: answers without usage teach nothing." },
 	{ NULL },
 };
 #undef T

@@ -122,7 +122,7 @@ static void doctor_splice(struct json *j, const struct view *v)
 	gateway_splice_view(v->gw, &s);
 	for (unsigned i = 0; i < n; i++)
 		/* what the relay does not need is no fault of it */
-		doctor_row(j, p[i].name, wanted == CONFIG_DATAPATH_RELAY && p[i].result == SPLICE_PROBE_FAIL ? "warn" :
+		doctor_row(j, p[i].name, wanted != CONFIG_DATAPATH_SPLICE && p[i].result == SPLICE_PROBE_FAIL ? "warn" :
 			   results[p[i].result], "%s%s%s", p[i].detail, p[i].help ? ": " : "", p[i].help ? p[i].help : "");
 	if (s.on)
 		doctor_row(j, "datapath", s.workers.sweep_rescued ? "warn" : "ok",
@@ -130,7 +130,7 @@ static void doctor_splice(struct json *j, const struct view *v)
 			   " lost events, %" PRIu64 " streams found by the sweep alone", s.pin ? s.pin : s.why,
 			   s.workers.ends, (uint64_t)s.kernel.lost_events, s.workers.sweep_rescued);
 	else
-		doctor_row(j, "datapath", wanted == CONFIG_DATAPATH_RELAY ? "ok" : "warn", "relay: %s", s.why);
+		doctor_row(j, "datapath", wanted != CONFIG_DATAPATH_SPLICE ? "ok" : "warn", "relay: %s", s.why);
 }
 
 char *status_doctor_json(const struct view *v, const struct daemon *d, size_t *len)

@@ -8,6 +8,7 @@
 #include "gateway/exchange.h"
 #include "gateway/internal.h"
 #include "gateway/splice.h"
+#include "http/usage.h"
 #include "http/write.h"
 #include "signals/refusal.h"
 
@@ -72,6 +73,8 @@ static void observe(struct flow *f, const uint8_t *p, uint32_t n)
 	} else {
 		x->pings++;
 	}
+	if (x->usage)
+		usage_tail_feed(x->usage, (const char *)p, n);
 	if (x->sse)
 		watch_events(x, p, n);
 }
@@ -164,6 +167,7 @@ static void head_done(struct exchange *x, const uint8_t *buf, uint32_t len)
 	x->phase = EXCHANGE_ANSWERING;
 	stat_set(&w->stats->flows_relay, w->stats->flows_relay + 1);
 	x->flowing = true;
+	exchange_usage_begin(x);
 	exchange_splice_plan(x);
 	if (x->c && r->status == 503) {
 		x->hold_error = x->flow.hold = true;
@@ -176,7 +180,7 @@ static void head_done(struct exchange *x, const uint8_t *buf, uint32_t len)
 		x->flow.observe = observe;
 		exchange_deadline(x, w->now_ns + x->fleet->cfg->timeouts.head_hold_ns);
 	} else {
-		x->flow.observe = r->event_stream ? observe : NULL;
+		x->flow.observe = r->event_stream || x->usage ? observe : NULL;
 		x->flow.hold = x->c && all_here(r, len); /* goes out at the end of the turn: see answer_ended() */
 		exchange_progress(x);
 	}

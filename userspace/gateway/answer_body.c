@@ -72,7 +72,9 @@ void exchange_reset_answer(struct exchange *x)
 	iobuf_free(&x->flow.out);
 	x->flow.hold = false;
 	free(x->sse);
+	free(x->usage);
 	x->sse = NULL;
+	x->usage = NULL;
 	x->want_retry = x->hold_error = x->failed_stream = x->busy_stream = false;
 	x->events = x->pings = 0;
 	x->begun = false;
@@ -144,6 +146,7 @@ static void answer_ended(struct exchange *x)
 	w->now_ns = clock_now_ns();
 	upstream_put(w, x->u, keep_ns(x));
 	x->u = NULL;
+	exchange_usage_end(x);
 	exchange_release_slot(x, outcome_of(x));
 	exchange_commit_answer(x);
 	if (x->c) {

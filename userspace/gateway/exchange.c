@@ -489,10 +489,12 @@ void exchange_finish(struct exchange *x)
 	flow_free(&x->flow);
 	worker_parse_put(x->w, x->answer);
 	free(x->sse);
+	free(x->usage);
 	free(x->log_path);
 	free(x->model);
 	x->answer = NULL;
 	x->sse = NULL;
+	x->usage = NULL;
 	x->log_path = x->model = NULL;
 	if (!x->zombie)
 		exchange_free(x);

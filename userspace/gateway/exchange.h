@@ -41,6 +41,8 @@ struct response_parse {
 	struct http_field fields[];
 };
 
+struct usage_tail;
+
 struct exchange {
 	struct dead dead; /* first: see worker_bury() */
 	struct worker *w;
@@ -109,6 +111,7 @@ struct exchange {
 	enum splice_hand hand;
 	uint64_t kernel_events;        /* of the connection, counted so far */
 	struct sse_watch *sse;         /* until the first token */
+	struct usage_tail *usage;      /* of a sampled answer: its first and last bytes */
 	struct sse_activity activity;
 	unsigned pings;                /* comments in a row */
 	uint32_t events;               /* of the stream: about its tokens */
@@ -215,6 +218,12 @@ uint32_t exchange_upstream_events(const struct exchange *x);
 void exchange_release_hold(struct exchange *x);
 /* Forgets the answer of a backend that failed: the next one starts afresh. */
 void exchange_reset_answer(struct exchange *x);
+
+/* ---- usage_sample.c ---- */
+/* At a 2xx answer's head: is this one of the sample whose usage is read? */
+void exchange_usage_begin(struct exchange *x);
+/* At its end, while the slot is held: what the engine said goes to route/ and the counters. */
+void exchange_usage_end(struct exchange *x);
 
 /* ---- local.c ---- */
 /* /v1/models, /health and the like; true if it was answered. */

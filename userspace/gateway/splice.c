@@ -94,7 +94,8 @@ int gateway_splice_open(struct gateway *gw, const struct config *cfg, char *err,
 {
 	int rc;
 
-	if (cfg->datapath == CONFIG_DATAPATH_RELAY) {
+	/* The kernel path is asked for by name until a supervisor keeps its streams over a crash. */
+	if (cfg->datapath != CONFIG_DATAPATH_SPLICE) {
 		snprintf(gw->splice_why, sizeof(gw->splice_why), "configured");
 		return 0;
 	}
@@ -105,12 +106,8 @@ int gateway_splice_open(struct gateway *gw, const struct config *cfg, char *err,
 		worker_splice_close(gw->workers[i]);
 	splice_close(gw->splice);
 	gw->splice = NULL;
-	if (cfg->datapath == CONFIG_DATAPATH_SPLICE) {
-		snprintf(err, err_len, "datapath: splice is not possible here: %s", gw->splice_why);
-		return rc;
-	}
-	log_warn("splice_unavailable", "datapath=relay reason=\"%s\"", gw->splice_why);
-	return 0;
+	snprintf(err, err_len, "datapath: splice is not possible here: %s", gw->splice_why);
+	return rc;
 }
 
 void worker_splice_events(struct worker *w)
@@ -194,8 +191,10 @@ void exchange_splice_plan(struct exchange *x)
 			      (r->body == HTTP_BODY_LENGTH && r->content_length >= WORTH_BYTES));
 	if (!x->may_splice)
 		return;
-	if (!x->w->splice)
-		fall_back(x, x->fleet->cfg->datapath == CONFIG_DATAPATH_RELAY ? FALLBACK_CONFIGURED : FALLBACK_UNAVAILABLE);
+	if (x->usage)
+		fall_back(x, FALLBACK_USAGE);
+	else if (!x->w->splice)
+		fall_back(x, x->fleet->cfg->datapath != CONFIG_DATAPATH_SPLICE ? FALLBACK_CONFIGURED : FALLBACK_UNAVAILABLE);
 	else if (x->flow.form == FLOW_PAYLOAD)
 		fall_back(x, FALLBACK_HTTP10);
 	else if (r->body == HTTP_BODY_UNTIL_CLOSE)

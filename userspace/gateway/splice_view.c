@@ -13,6 +13,7 @@ static const char *const fallback_names[FALLBACKS] = {
 	[FALLBACK_TLS] = "tls",
 	[FALLBACK_TABLE_FULL] = "table_full",
 	[FALLBACK_INSERT_REFUSED] = "insert_refused",
+	[FALLBACK_USAGE] = "usage_sample",
 };
 
 const char *stats_fallback_name(enum stats_fallback why)

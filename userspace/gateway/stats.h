@@ -43,6 +43,7 @@ enum stats_fallback {
 	FALLBACK_TLS,		  /* bytes on the socket are not those of the message */
 	FALLBACK_TABLE_FULL,
 	FALLBACK_INSERT_REFUSED,  /* the kernel did not take a socket */
+	FALLBACK_USAGE,		  /* one of the sample whose usage is read */
 	FALLBACKS
 };
 

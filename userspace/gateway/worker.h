@@ -93,6 +93,7 @@ struct worker {
 	uint64_t request_seq;
 	int64_t date_s;            /* the second of `date` */
 	char date[HTTP_DATE_MAX];
+	double usage_due;          /* share of an answer whose usage is to be read next */
 	double retry_budget;       /* retries that may be spent: a share of the requests */
 	uint64_t retry_refill_ns;
 

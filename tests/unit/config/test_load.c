@@ -309,7 +309,7 @@ static const struct {
 	{ "    request_splice: off\n", NULL },
 	{ "    cache_isolation: off\n", NULL },
 	{ "    forward_credentials: false\n", "forward_credentials: \"false\": not in this version" },
-	{ "    usage_sample: 5%\n", "usage_sample: \"5%\": not in this version" },
+	{ "    usage_sample: 5%\n", NULL },
 	{ "    backends:\n      - url: http://127.0.0.1:9001\n"
 	  "      - {url: \"http://127.0.0.1:9002\", concurrency_threshold: 64, name: node-2}\n", NULL },
 };
