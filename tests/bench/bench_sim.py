@@ -26,7 +26,6 @@ LOAD = {
     "open 38/s": ["--rate", "38", "--poisson"],
     "closed 70": ["--concurrency", "70"],
 }
-PORT = 19100
 
 
 def figures(r):
@@ -37,7 +36,7 @@ def figures(r):
 
 
 def one_run(work, policy, case, seed, args):
-    port = PORT + 20 * seed  # runs side by side have a fleet and a gateway each
+    port = args.port + 20 * seed  # runs side by side have a fleet and a gateway each
     backends = [f"127.0.0.1:{port + 10 + i}" for i in range(7)]
     with fleet.simulator(work, port + 10, 7, "--seed", str(seed)), fleet.gateway(work, port, backends, policy):
         return figures(fleet.load(f"http://127.0.0.1:{port}", "--workload", "support", *LOAD[case], "--seed", str(seed),
@@ -50,6 +49,7 @@ def main():
     ap.add_argument("--warmup", type=int, default=150, help="seconds (default 150: the fleet has seen nearly all prefixes)")
     ap.add_argument("--seconds", type=int, default=200, help="measured seconds of a run (default 200)")
     ap.add_argument("--jobs", type=int, default=3, help="runs side by side, each on its own fleet (default 3: 40 %% of a core)")
+    ap.add_argument("--port", type=int, default=19100, help="first port (default 19100)")
     ap.add_argument("--only", help="part of a case's or policy's name")
     args = ap.parse_args()
     rows, bad = [], 0
