@@ -219,3 +219,13 @@ def test_alias_is_rewritten_on_request(router, backend):
     c.post(b'{ "messages":[{"role":"user","content":"gpt"}], "model" : "gpt" , "x":"gpt"}')
     assert c.response().status == 200
     assert b.wait_request().body == b'{ "messages":[{"role":"user","content":"gpt"}], "model" : "base-model" , "x":"gpt"}'
+
+
+@pytest.mark.parametrize("path,allow", [("/v1/chat/completions", {"POST", "OPTIONS"}), ("/v1/models", {"GET", "HEAD", "OPTIONS"})])
+def test_405_names_the_methods_of_its_path(router, backend, path, allow):
+    """RFC 9110 15.5.6: Allow of a 405 listed every method there is, the refused one among them."""
+    r = router([backend().url])
+    c = Client(r.port)
+    c.send(b"DELETE %s HTTP/1.1\r\nHost: a\r\n\r\n" % path.encode())
+    got = c.response()
+    assert got.status == 405 and set(got.get("allow").split(", ")) == allow

@@ -179,6 +179,8 @@ void exchange_head_done(struct exchange *x)
 		exchange_fail(x, REASON_PATH_NOT_ALLOWED, "this path is not forwarded; see allow_paths in the configuration");
 		return;
 	}
+	if (x->family != PROMPT_FAMILY_NONE)
+		x->allow = x->family_flags & PROMPT_FAM_GET ? "GET, HEAD, POST, OPTIONS" : "POST, OPTIONS";
 	/* No policy of ours on who may ask from where: without Access-Control fields a browser refuses. */
 	if (x->family != PROMPT_FAMILY_NONE && r->method == HTTP_M_OPTIONS) {
 		exchange_reply(x, 204, x->family_flags & PROMPT_FAM_GET ? "allow: GET, HEAD, POST, OPTIONS\r\n" : "allow: POST, OPTIONS\r\n",

@@ -67,6 +67,7 @@ struct exchange {
 	struct prompt_scan *scan;
 	uint64_t body_bytes;
 	char peer[INET6_ADDRSTRLEN];
+	const char *allow;             /* methods of its path, where known; static */
 	char *log_path, *model;        /* for log and headers; owned */
 	uint32_t log_path_len;
 	char id[129];

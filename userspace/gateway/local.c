@@ -88,6 +88,7 @@ bool exchange_local(struct exchange *x, const char *path, uint32_t len)
 		return true;
 	if (len < n || memcmp(path, MODELS, n) || (len > n && path[n] != '/'))
 		return false;
+	x->allow = "GET, HEAD, OPTIONS";
 	if (x->method == HTTP_M_OPTIONS) {
 		exchange_reply(x, 204, "allow: GET, HEAD, OPTIONS\r\n", "", 0);
 		return true;

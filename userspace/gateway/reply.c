@@ -46,6 +46,7 @@ void exchange_fail(struct exchange *x, enum reason reason, const char *message)
 	e.http10 = x->http10;
 	e.head_only = x->head_only;
 	e.date = worker_date(x->w);
+	e.allow = x->allow;
 	if (reason == REASON_MODEL_NOT_FOUND)
 		e.param = "model";
 	if (reason == REASON_QUEUE_FULL || reason == REASON_QUEUE_TIMEOUT) {

@@ -108,7 +108,7 @@ ssize_t http_write_error(char *out, size_t cap, const struct http_error_out *e)
 	out_field_str(&o, "date", e->date);
 	out_field_str(&o, "x-request-id", e->request_id);
 	if (e->status == 405) /* RFC 9110 15.5.6 */
-		out_str(&o, "allow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n");
+		out_field_str(&o, "allow", e->allow ? e->allow : "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH");
 	if (e->retry_after_s) {
 		out_str(&o, "retry-after: ");
 		out_u64(&o, e->retry_after_s);

@@ -82,6 +82,7 @@ struct http_error_out {
 	const char *code;    /* "queue_full", ... */
 	const char *message; /* any text; escaped */
 	const char *param;   /* OpenAI's "param", or NULL */
+	const char *allow;   /* 405: the methods of this path; NULL: those that the gateway knows at all */
 	uint8_t flavour;     /* enum http_flavour */
 	const char *request_id; /* or NULL */
 	uint32_t retry_after_s; /* 0 = none */
