@@ -14,26 +14,6 @@
 
 static void exchange_timer(struct timer *t, uint64_t now_ns);
 
-static char *put_hex(char *to, uint64_t v, unsigned digits)
-{
-	while (digits--)
-		*to++ = "0123456789abcdef"[v >> 4 * digits & 15];
-	return to;
-}
-
-/* start-worker-number */
-static void make_id(struct exchange *x)
-{
-	struct worker *w = x->w;
-	char *p = put_hex(x->id, w->gw->id_seed, 8);
-
-	*p++ = '-';
-	p = put_hex(p, w->id, 2);
-	*p++ = '-';
-	p = put_hex(p, ++w->request_seq, 10);
-	*p = 0;
-}
-
 struct exchange *exchange_new(struct client *c)
 {
 	struct worker *w = c->w;
@@ -63,7 +43,7 @@ struct exchange *exchange_new(struct client *c)
 	flow_init(&x->flow, NULL, &c->conn, HTTP_BODY_NONE, 0, FLOW_AS_FRAMED,
 		  (uint32_t)limits->client_buffer_bytes);
 	memcpy(x->peer, c->peer, sizeof(x->peer));
-	make_id(x);
+	exchange_make_id(x);
 	return x;
 }
 
@@ -117,40 +97,11 @@ static void exchange_timer(struct timer *t, uint64_t now_ns)
 	}
 }
 
-static void keep_line(struct exchange *x, const char *buf)
-{
-	const struct http_req *r = &x->parse->req;
-
-	x->method = (enum http_method)r->method;
-	x->http10 = r->version_minor == 0;
-	x->head_only = r->method == HTTP_M_HEAD;
-	x->log_path_len = r->path.len > 256 ? 256 : r->path.len;
-	x->log_path = malloc(x->log_path_len + 1);
-	if (x->log_path) {
-		memcpy(x->log_path, http_at(buf, r->path), x->log_path_len);
-		x->log_path[x->log_path_len] = 0;
-	}
-}
-
-/* Sets what the log and the answers need of the head. */
-static void keep_for_log(struct exchange *x)
-{
-	const struct http_req *r = &x->parse->req;
-	const char *buf = (const char *)iobuf_head(&x->head);
-	const struct http_field *id = http_field_first(r->fields, r->nfields, HTTP_F_X_REQUEST_ID);
-
-	keep_line(x, buf);
-	if (id && http_request_id_ok(buf + id->value_off, id->value_len)) {
-		memcpy(x->id, buf + id->value_off, id->value_len);
-		x->id[id->value_len] = 0;
-	}
-}
-
 void exchange_fault(struct exchange *x, const struct http_fault *fault)
 {
 	/* A fault in the head: its bytes are still the client's, and of it the first line alone is sure. */
 	if (!x->log_path && !x->head.mem && x->parse->req.path.len) {
-		keep_line(x, (const char *)iobuf_head(&x->c->in));
+		exchange_keep_line(x, (const char *)iobuf_head(&x->c->in));
 		if (x->log_path) /* the error has the shape of the API that was asked */
 			prompt_family_of(x->log_path, x->log_path_len, &x->family_flags);
 	}
@@ -165,7 +116,7 @@ void exchange_head_done(struct exchange *x)
 
 	x->fleet = worker_fleet(x->w);
 	fleet_ref(x->fleet);
-	keep_for_log(x);
+	exchange_keep_for_log(x);
 	if (!r->keep_alive)
 		c->close_after = true;
 	if (r->asterisk) {
@@ -418,52 +369,6 @@ void exchange_release_slot(struct exchange *x, enum route_outcome outcome)
 	x->assigned = false;
 	route_end(x->pool->state->route, &x->ticket, x->w->now_ns, outcome, x->events);
 	pool_wake(x->pool->state);
-}
-
-static double ms(uint64_t ns)
-{
-	return (double)ns * 1e-6;
-}
-
-static void exchange_account(struct exchange *x)
-{
-	struct worker *w = x->w;
-	struct stats_pool *sp = stats_pool_get(w->stats, x->pool ? x->pool->state->slot : 0);
-	struct stats_backend *sb = x->backend && x->head_ns ? stats_backend_get(w->stats, x->backend->row) : NULL;
-	uint64_t *codes = sb ? sb->requests : sp ? sp->local : NULL;
-	struct access_entry e;
-
-	if (codes && x->status >= STATS_CODE_MIN && x->status < STATS_CODE_MIN + STATS_CODES)
-		stat_add(&codes[x->status - STATS_CODE_MIN], 1);
-	if (sp && x->reason)
-		stat_add(&sp->errors[x->reason], 1);
-	stat_add(&w->stats->bytes_out, x->flow.sent_bytes);
-	if (!w->gw->access_log)
-		return;
-	e = (struct access_entry){
-		.id = x->id,
-		.client = x->peer,
-		.method = x->log_path ? http_method_text(x->method) : NULL,
-		.path = x->log_path,
-		.path_len = x->log_path_len,
-		.pool = x->pool ? x->pool->cfg->name : NULL,
-		.model = x->model,
-		.backend = x->backend ? x->backend->cfg->name : NULL,
-		.policy = x->pool ? config_policy_name(x->pool->cfg->policy) : NULL,
-		.status = x->status,
-		.reason = x->reason,
-		.tokens = x->plan.prompt_tokens,
-		.match_tokens = x->plan.match_tokens,
-		.ttft_predicted_ms = x->backend ? x->plan.ttft_ms : -1,
-		.ttft_ms = x->first_ns ? ms(x->first_ns - x->request_ns) : -1,
-		.queued_ms = ms(x->queued_ns),
-		.duration_ms = ms(w->now_ns - x->begin_ns),
-		.bytes_in = x->body_bytes,
-		.bytes_out = x->flow.sent_bytes,
-		.retries = x->tries > 1 ? x->tries - 1 : 0,
-	};
-	if (!access_log_write(w->gw->access_log, &e))
-		stat_add(&w->stats->log_dropped, 1);
 }
 
 void exchange_free(struct exchange *x)

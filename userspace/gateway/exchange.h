@@ -220,6 +220,15 @@ void exchange_release_hold(struct exchange *x);
 /* Forgets the answer of a backend that failed: the next one starts afresh. */
 void exchange_reset_answer(struct exchange *x);
 
+/* ---- account.c ---- */
+void exchange_make_id(struct exchange *x);
+/* Keeps method and path of a head in `buf`, which may be incomplete. */
+void exchange_keep_line(struct exchange *x, const char *buf);
+/* Keeps what log and answers need of the whole head. */
+void exchange_keep_for_log(struct exchange *x);
+/* The counters and the line of the access log: once, at the end. */
+void exchange_account(struct exchange *x);
+
 /* ---- usage_sample.c ---- */
 /* At a 2xx answer's head: is this one of the sample whose usage is read? */
 void exchange_usage_begin(struct exchange *x);
