@@ -46,7 +46,7 @@ def one_run(work, policy, case, seed, args):
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--runs", type=int, default=3)
-    ap.add_argument("--warmup", type=int, default=150, help="seconds (default 150: the fleet has seen nearly all prefixes)")
+    ap.add_argument("--warmup", type=int, default=200, help="seconds (default 200: the fleet has seen nearly all prefixes)")
     ap.add_argument("--seconds", type=int, default=200, help="measured seconds of a run (default 200)")
     ap.add_argument("--jobs", type=int, default=3, help="runs side by side, each on its own fleet (default 3: 40 %% of a core)")
     ap.add_argument("--port", type=int, default=19100, help="first port (default 19100)")
