@@ -6,6 +6,8 @@
 #
 # unit: every cmocka program below BUILD_DIR/tests. e2e: tests/e2e with pytest,
 # in an environment of its own (build/venv, from tests/e2e/requirements.txt).
+# An end-to-end test that fails is run once more, since many of them race against
+# a busy machine: what passes then is named RERUN in the summary, and is a bug to find.
 # A skip that tests/allowed-skips.txt does not list counts as a failure, and so
 # does a report of a sanitizer, whatever the program's exit code. A test that
 # hangs is killed.
@@ -139,7 +141,7 @@ run_e2e() {
 	fi
 	xml=$out/e2e.xml
 	KVSTEER_BUILD=$build PYTHONDONTWRITEBYTECODE=1 timeout -k 10 $((600 * slow)) \
-		"$venv/bin/python" -m pytest -p no:cacheprovider --rootdir "$root/tests/e2e" -q -ra \
+		"$venv/bin/python" -m pytest -p no:cacheprovider --rootdir "$root/tests/e2e" -q -raR --reruns 1 \
 		--timeout $((60 * slow)) --junitxml "$xml" "$root/tests/e2e" "$@"
 	rc=$?
 	# passed failed, then the names of what was skipped.
