@@ -148,7 +148,7 @@ bench: ## kvsteer beside haproxy and nginx: one table with goals (under 20 minut
 .PHONY: bench-bins
 bench-bins: $(BENCH_BIN)
 
-bench-sim: all ## simulated fleet against the reference figures (about 28 minutes)
+bench-sim: all ## simulated fleet against the reference figures (about 32 minutes)
 	@KVSTEER_BUILD=$(B) python3 tests/bench/bench_sim.py
 
 WRK2 :=
