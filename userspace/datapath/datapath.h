@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* The datapath: the bytes of an answer's body on their way from a backend to
- * a client. A flow is one such body. The relay (this version's only mode) is
- * complete on its own; another mode takes flows over when it is armed. */
+ * a client. A flow is one such body. The relay is complete on its own; what the
+ * kernel carries meanwhile is splice.h's. */
 #ifndef KVSTEER_DATAPATH_DATAPATH_H
 #define KVSTEER_DATAPATH_DATAPATH_H
 #include <stdbool.h>
@@ -10,13 +10,6 @@
 #include "base/iobuf.h"
 #include "datapath/conn.h"
 #include "kvsteer/http_framing.h"
-
-enum datapath_mode {
-	DATAPATH_RELAY = 0,
-	DATAPATH_SPLICE = 1, /* sockmap */
-	DATAPATH_PACKET = 2, /* reserved: below the sockets */
-	DATAPATH_MODES
-};
 
 /* How the body is framed to the client. */
 enum flow_form {
@@ -44,7 +37,6 @@ struct flow {
 	struct conn *from, *to;
 	struct http_framing framing;
 	enum flow_form form;
-	enum datapath_mode mode;
 	bool hold;           /* keep everything in `out` for now (a stream's head waits for its first event) */
 	struct iobuf out;    /* bytes that the client's socket has not taken: the head first */
 	uint32_t out_limit;  /* of `out`, bytes */
@@ -52,20 +44,6 @@ struct flow {
 	uint64_t sent_bytes; /* written to the client, head included */
 	flow_observer observe; /* NULL: nobody needs the bytes */
 };
-
-struct datapath;
-struct datapath_ops {
-	const char *name;
-	enum datapath_mode mode;
-	/* Offers the rest of the body. 0: the datapath moves it from here and reports
-	 * by events(); -EOPNOTSUPP: the caller goes on reading and feeding. */
-	int (*arm)(struct datapath *dp, struct flow *f);
-	/* Takes the flow back; returns when no byte is under way any more. */
-	void (*cancel)(struct datapath *dp, struct flow *f);
-	/* Handles what the datapath has to say; returns a descriptor to watch, -1 if there is none. */
-	int (*events)(struct datapath *dp);
-};
-extern const struct datapath_ops datapath_relay;
 
 /* Starts a flow. `left` is what the body's framing starts with (see http_framing_init). */
 void flow_init(struct flow *f, struct conn *from, struct conn *to, uint8_t body_kind, uint64_t length,

@@ -154,27 +154,3 @@ enum flow_result flow_flush(struct flow *f)
 	iobuf_consume(&f->out, (uint32_t)n);
 	return f->out.len ? FLOW_BLOCKED : FLOW_MORE;
 }
-
-/* The relay arms nothing: the gateway pumps. */
-static int relay_arm(struct datapath *dp, struct flow *f)
-{
-	f->mode = DATAPATH_RELAY;
-	return -EOPNOTSUPP;
-}
-
-static void relay_cancel(struct datapath *dp, struct flow *f)
-{
-}
-
-static int relay_events(struct datapath *dp)
-{
-	return -1;
-}
-
-const struct datapath_ops datapath_relay = {
-	.name = "relay",
-	.mode = DATAPATH_RELAY,
-	.arm = relay_arm,
-	.cancel = relay_cancel,
-	.events = relay_events,
-};

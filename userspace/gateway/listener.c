@@ -136,11 +136,3 @@ void listener_close_all(struct worker *w)
 		free(l);
 	}
 }
-
-struct listener *listener_find(struct worker *w, const struct sockaddr *addr, socklen_t len)
-{
-	for (struct listener *l = w->listeners; l; l = l->next)
-		if (l->addr_len == len && !memcmp(&l->addr, addr, len))
-			return l;
-	return NULL;
-}

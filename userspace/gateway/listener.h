@@ -23,5 +23,4 @@ int listener_add(struct worker *w, int fd, const struct sockaddr *addr, socklen_
 /* Takes what waits in the accept queues, then stops accepting. */
 void listener_close(struct worker *w, struct listener *l);
 void listener_close_all(struct worker *w);
-struct listener *listener_find(struct worker *w, const struct sockaddr *addr, socklen_t len);
 #endif

@@ -77,23 +77,10 @@ static void test_through_sockets(void **state)
 	free(in);
 }
 
-/* The relay takes no flow over: the caller goes on pumping. */
-static void test_relay_arms_nothing(void **state)
-{
-	struct flow f = { .mode = DATAPATH_SPLICE };
-
-	assert_int_equal(datapath_relay.arm(NULL, &f), -EOPNOTSUPP);
-	assert_int_equal(f.mode, DATAPATH_RELAY);
-	datapath_relay.cancel(NULL, &f);
-	assert_int_equal(datapath_relay.events(NULL), -1);
-	assert_string_equal(datapath_relay.name, "relay");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_through_sockets),
-		cmocka_unit_test(test_relay_arms_nothing),
 	};
 
 	return cmocka_run_group_tests_name("datapath/relay_sockets", tests, NULL, NULL);
