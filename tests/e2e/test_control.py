@@ -121,6 +121,38 @@ def test_explain_has_no_side_effects(router, sim, tmp_path):
     assert failed.returncode == 1 and json.loads(failed.stdout)["error"]["code"] == "model_not_found"
 
 
+def test_explain_hears_hint_and_session(router, backend, tmp_path):
+    """A header that decides where a request goes decides the same in its explanation."""
+    nodes = [backend() for _ in range(5)]
+    r = router([pool([n.url for n in nodes], models=["m"], policy="session", session={"headers": ["x-tenant"]}),
+                dict(pool([n.url for n in nodes], models=["pa"], policy="prefix_aware"), name="pa")])
+    body = tmp_path / "body.json"
+
+    def explained(*headers):
+        options = [o for h in headers for o in ("--header", h)]
+        doc = json.loads(r.ctl("-j", "route", "explain", str(body), *options).stdout)
+        return [b["name"] for b in doc["backends"] if b["chosen"]][0]
+
+    def served(*headers):
+        c = Client(r.port)
+        c.post(body.read_bytes(), fields=headers)
+        name = c.response().get("x-kvsteer-backend")
+        c.close()
+        return name
+
+    for model, field in (("m", "X-Tenant"), ("m", "x-session-id"), ("pa", "X-Amzn-SageMaker-Prefix-Aware-Id")):
+        body.write_bytes(chat_body("the same for all", model=model))
+        where = [explained("%s: %d" % (field, i)) for i in range(12)]
+        assert where == [served("%s: %d" % (field, i)) for i in range(12)], field
+        assert len(set(where)) > 2, (field, where)
+    # the configured one comes first
+    assert explained("x-session-id: 1", "x-tenant: 5") == explained("x-tenant: 5")
+    for wrong in ("no colon", "x-empty:", ": x", "Content-Length: 3", "a b: c"):
+        failed = r.ctl("-j", "route", "explain", str(body), "--header", wrong, check=False)
+        assert failed.returncode == 2 and wrong in json.loads(failed.stdout)["error"]["message"]
+    assert r.ctl("status", "--header", "x-tenant: 1", check=False).returncode == 2
+
+
 def test_explain_body_limit(router, backend, tmp_path):
     """The admin socket keeps no more of a body than the gateway would."""
     r = router([backend().url], limits={"scan": "64KiB"})

@@ -88,6 +88,29 @@ def test_fair_between_client_addresses(router, backend):
     assert [n for n in order if "greedy" in n] == ["greedy %d" % i for i in range(10)]
 
 
+def test_fair_between_clients_behind_a_trusted_proxy(router, backend):
+    """All come from one proxy: the clients it names take turns, and what a client has put into the field itself
+    makes it no other."""
+    line = Line(backend, router, trusted_proxies=["127.0.0.2/32"])
+    line.ask("holder", source="127.0.0.9")
+    for i in range(6):
+        line.ask("greedy %d" % i, ["X-Forwarded-For: 203.0.113.%d, 192.0.2.1" % i], "127.0.0.2")
+    for i in range(2):
+        line.ask("modest %d" % i, ["X-Forwarded-For: 192.0.2.2"], "127.0.0.2")
+    order = line.serve_all()
+    assert order.index("modest 0") <= 2 and order.index("modest 1") <= 4, order
+
+
+def test_nobody_else_names_other_clients(router, backend):
+    """The field of an address that is not trusted says nothing: it can't make a client many."""
+    line = Line(backend, router, trusted_proxies=["127.0.0.2/32"])
+    line.ask("holder", source="127.0.0.9")
+    for i in range(6):
+        line.ask("greedy %d" % i, ["X-Forwarded-For: 192.0.2.%d" % i], "127.0.0.3")
+    line.ask("modest", source="127.0.0.4")
+    assert line.serve_all().index("modest") <= 2
+
+
 def test_slot_freed_on_one_worker_wakes_the_others(router, backend):
     """One slot, waiters on two workers: every hand-over is at once, also from worker to worker, not at
     the next timer."""

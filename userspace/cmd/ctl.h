@@ -9,9 +9,12 @@
 
 #define CTL_SOCKET "/run/kvsteer/admin.sock"
 
+#define CTL_HEADERS_MAX 16
+
 struct ctl {
 	const char *socket;
 	bool json;
+	const char *headers[CTL_HEADERS_MAX + 1]; /* NAME: VALUE, of the request to be explained; NULL ends */
 };
 
 enum ctl_exit { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2 };

@@ -128,6 +128,8 @@ bool ctl_request(const struct ctl *c, const char *method, const char *path, cons
 	snprintf(url, sizeof(url), "http://localhost%s", path);
 	/* no wait for 100 Continue before a long body */
 	headers = curl_slist_append(headers, "Expect:");
+	for (unsigned i = 0; c->headers[i]; i++)
+		headers = curl_slist_append(headers, c->headers[i]);
 	curl_easy_setopt(curl, CURLOPT_URL, url);
 	curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, c->socket);
 	curl_easy_setopt(curl, CURLOPT_PROXY, "");

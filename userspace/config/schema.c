@@ -362,7 +362,8 @@ static const struct schema_key root_keys[] = {
 	{ "trusted_proxies", SCHEMA_LIST, FIELD(trusted_proxies), COUNT(n_trusted_proxies),
 	  .item = &cidr_item, RANGE(0, CONFIG_MAX_NAMES),
 	  .doc = "Networks (`10.0.0.0/8`, `fd00::/8`) or addresses whose X-Forwarded-For is appended to, and "
-	  "whose x-kvsteer-priority may be above 0. Others' X-Forwarded-For is overwritten." },
+	  "whose x-kvsteer-priority may be above 0. The queue is fair between the clients that it names, read "
+	  "from the right up to the first address that is not one of these. Others' X-Forwarded-For is overwritten." },
 	{ "allow_paths", SCHEMA_LIST, FIELD(allow_paths.v), COUNT(allow_paths.n), .item = &urlpath_item,
 	  RANGE(0, CONFIG_MAX_NAMES),
 	  .doc = "Paths to forward beside those of the inference APIs; all else is 403. One that ends in `/` "

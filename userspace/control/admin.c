@@ -229,6 +229,15 @@ static void post_reload(struct admin *a, struct MHD_Connection *c, const struct 
 		answer_reloaded(a, out);
 }
 
+/* Of the request to be explained: its headers are those of the question. */
+static const char *header_of(const void *ctx, const char *name, size_t *len)
+{
+	const char *v = MHD_lookup_connection_value((struct MHD_Connection *)ctx, MHD_HEADER_KIND, name);
+
+	*len = v ? strlen(v) : 0;
+	return v;
+}
+
 static void post_explain(struct admin *a, struct MHD_Connection *c, const struct admin_request *rq,
 			 struct admin_answer *out)
 {
@@ -238,7 +247,7 @@ static void post_explain(struct admin *a, struct MHD_Connection *c, const struct
 	int r;
 
 	r = gateway_explain(a->d->gw, path ? path : "/v1/chat/completions", (const uint8_t *)(rq->body ? rq->body : ""),
-			    rq->len, &e, err, sizeof(err));
+			    rq->len, header_of, c, &e, err, sizeof(err));
 	if (r) {
 		answer_error(out,
 			     r == -ENOENT   ? MHD_HTTP_NOT_FOUND

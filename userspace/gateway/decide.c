@@ -21,24 +21,34 @@
 /* The session headers that clients of today send, after the configured ones. */
 static const char *const session_headers[] = { "x-session-id", "x-dynamo-session-id", "x-claude-code-session-id" };
 
-static uint64_t header_hash(const struct exchange *x, const char *name)
+static const char *request_header(const void *ctx, const char *name, size_t *len)
 {
+	const struct exchange *x = ctx;
 	const struct http_req *r = &x->parse->req;
 	const char *buf = (const char *)iobuf_head(&x->head);
 	const struct http_field *f = http_field_named(r->fields, r->nfields, buf, name, strlen(name));
 
-	return f && f->value_len ? prompt_id_hash(buf + f->value_off, f->value_len) : 0;
+	*len = f ? f->value_len : 0;
+	return f ? buf + f->value_off : NULL;
 }
 
-static uint64_t session_key(const struct exchange *x, const struct prompt_info *info)
+static uint64_t header_hash(gateway_header_fn *header, const void *ctx, const char *name)
 {
-	const struct config_strings *own = &x->pool->cfg->session_headers;
+	size_t len;
+	const char *v = header(ctx, name, &len);
+
+	return v && len ? prompt_id_hash(v, len) : 0;
+}
+
+uint64_t session_key(const struct config_pool *pool, const struct prompt_info *info, gateway_header_fn *header, const void *ctx)
+{
+	const struct config_strings *own = &pool->session_headers;
 	uint64_t h = 0;
 
 	for (unsigned i = 0; i < own->n && !h; i++)
-		h = header_hash(x, own->v[i]);
+		h = header_hash(header, ctx, own->v[i]);
 	for (unsigned i = 0; i < sizeof(session_headers) / sizeof(*session_headers) && !h; i++)
-		h = header_hash(x, session_headers[i]);
+		h = header_hash(header, ctx, session_headers[i]);
 	if (!h)
 		h = info->session_hash;
 	if (!h)
@@ -73,7 +83,7 @@ static int build_route_request(struct exchange *x, const struct prompt_info *inf
 	}
 	x->route.first_token_visible = info->stream;
 	x->route.adapter = x->names.adapter ? x->names.served : NULL;
-	x->route.placement_key = session_key(x, info);
+	x->route.placement_key = session_key(x->pool->cfg, info, request_header, x);
 	if (x->pool->cfg->policy == CONFIG_POLICY_PREFIX_AWARE && x->body.held)
 		x->route.prefix_key = prompt_prefix_hash(v, n, x->family, x->pool->cfg->prefix_length, params.hint, params.hint_len);
 	x->route.worker = x->w->id;

@@ -79,7 +79,10 @@ void gateway_ledger_view(struct gateway *gw, struct gateway_ledger_view *out);
  * 0, or something is wrong. O(slots) a pool under its lock: for doctor. */
 uint32_t gateway_ledger_mismatches(struct gateway *gw);
 
-/* Routes the request body of a POST to `path` as a dry run.
+/* The value of a request's first header of that name (any case) and its length; NULL: it has none. */
+typedef const char *gateway_header_fn(const void *ctx, const char *name, size_t *len);
+
+/* Routes the request body of a POST to `path` with the headers that header(ctx, ...) finds as a dry run.
  * On success *out is filled and the caller calls gateway_explain_free().
  * -ENOENT: no pool serves the model (err names it); -EINVAL: not an inference path. */
 struct gateway_explain {
@@ -90,8 +93,8 @@ struct gateway_explain {
 	unsigned n;
 	struct route_explain_row *rows;
 };
-int gateway_explain(struct gateway *gw, const char *path, const uint8_t *body, size_t len, struct gateway_explain *out,
-		    char *err, size_t err_len);
+int gateway_explain(struct gateway *gw, const char *path, const uint8_t *body, size_t len, gateway_header_fn *header,
+		    const void *ctx, struct gateway_explain *out, char *err, size_t err_len);
 void gateway_explain_free(struct gateway_explain *e);
 
 /* Sets or clears the drain mark of the backend named `name` (or its address)

@@ -16,6 +16,7 @@ struct splice;
 
 struct listener_change;
 struct resolve_job;
+struct prompt_info;
 
 /* What the log was last told of a backend (watch.c). */
 struct watch_row {
@@ -85,6 +86,11 @@ void gateway_resolve(struct config *cfg);
 /* The address that the names asked for again have got meanwhile; false: none. */
 bool resolve_found(const struct gateway *gw, const struct config_backend *b, struct sockaddr_storage *sa, socklen_t *len);
 void resolve_abandon(struct gateway *gw);
+
+/* ---- decide.c ---- */
+/* The placement key that a request brings itself: the first session header that it has, else what its body
+ * says; 0: none. */
+uint64_t session_key(const struct config_pool *pool, const struct prompt_info *info, gateway_header_fn *header, const void *ctx);
 
 /* A new snapshot for `cfg` (takes a reference). The caller holds fleet_lock;
  * `old` is the present fleet or NULL. On error everything is as before. */

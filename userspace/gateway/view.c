@@ -102,8 +102,8 @@ uint32_t gateway_ledger_mismatches(struct gateway *gw)
 	return n;
 }
 
-int gateway_explain(struct gateway *gw, const char *path, const uint8_t *body, size_t len, struct gateway_explain *out,
-		    char *err, size_t err_len)
+int gateway_explain(struct gateway *gw, const char *path, const uint8_t *body, size_t len, gateway_header_fn *header,
+		    const void *ctx, struct gateway_explain *out, char *err, size_t err_len)
 {
 	struct iovec v = { (void *)body, len };
 	unsigned flags;
@@ -137,6 +137,9 @@ int gateway_explain(struct gateway *gw, const char *path, const uint8_t *body, s
 		goto out;
 	}
 	params.model = names.served;
+	params.hint = header(ctx, "x-amzn-sagemaker-prefix-aware-id", &params.hint_len);
+	if (!params.hint_len)
+		params.hint = NULL;
 	if (!(flags & (PROMPT_FAM_LOAD_ONLY | PROMPT_FAM_OPAQUE))) {
 		rc = prompt_key_build(scan, &params, &v, 1, &key);
 		if (rc)
@@ -146,9 +149,9 @@ int gateway_explain(struct gateway *gw, const char *path, const uint8_t *body, s
 	}
 	req.first_token_visible = info->stream;
 	req.adapter = names.adapter ? names.served : NULL;
-	req.placement_key = info->session_hash ? info->session_hash : info->cache_key_hash;
+	req.placement_key = session_key(out->pool->cfg, info, header, ctx);
 	if (out->pool->cfg->policy == CONFIG_POLICY_PREFIX_AWARE)
-		req.prefix_key = prompt_prefix_hash(&v, 1, family, out->pool->cfg->prefix_length, NULL, 0);
+		req.prefix_key = prompt_prefix_hash(&v, 1, family, out->pool->cfg->prefix_length, params.hint, params.hint_len);
 	out->rows = calloc(out->pool->nbackends, sizeof(*out->rows));
 	if (!out->rows) {
 		rc = -ENOMEM;

@@ -2,9 +2,11 @@
 /* The queue where no slot is free: in, out, and the wake-up across workers. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <xxhash.h>
 
 #include "base/clock.h"
 #include "gateway/exchange.h"
+#include "gateway/forwarded.h"
 #include "gateway/internal.h"
 
 static int priority_of(const struct exchange *x)
@@ -27,6 +29,19 @@ static int priority_of(const struct exchange *x)
 	return v > 0 && !x->c->trusted ? 0 : (int)v;
 }
 
+/* Whose turn it is in the queue: the client's address, also where it came by way of trusted proxies. */
+static uint64_t tenant_of(const struct exchange *x)
+{
+	char client[INET6_ADDRSTRLEN];
+
+	if (!x->c)
+		return 0;
+	if (x->c->trusted && x->parse &&
+	    forwarded_client(x->fleet->cfg, &x->parse->req, (const char *)iobuf_head(&x->head), client))
+		return XXH3_64bits(client, strlen(client)); /* as client.peer_hash */
+	return x->c->peer_hash;
+}
+
 /* Lets the pool's lock go and tells those who look without it how many wait. */
 static void queue_unlock(struct fleet_pool_state *s)
 {
@@ -41,7 +56,7 @@ void exchange_enqueue(struct exchange *x)
 	int err;
 
 	memset(&x->wait, 0, sizeof(x->wait));
-	x->wait.tenant = x->c ? x->c->peer_hash : 0;
+	x->wait.tenant = tenant_of(x);
 	x->wait.priority = x->c && x->parse ? priority_of(x) : 0;
 	x->wait.cost_tokens = (uint32_t)(x->key.total_bytes / 4);
 	x->wait.arrived_ns = x->request_ns;
