@@ -200,9 +200,10 @@ int config_load_buffer(const char *text, size_t len, const char *name, struct co
 
 /* Fills config_backend.sa of every backend whose host is a name, with getaddrinfo:
  * blocks, so call it once after loading and before the snapshot is shared. The
- * first address of the resolver's order is taken. A name is tried once: where that
- * fails, config_backend.unresolved says why, and the others are resolved all the same.
- * 0, or -EHOSTUNREACH and *err for the first name that has no address. */
+ * first address of the resolver's order is taken. All names are asked for at the same time,
+ * and for NAME_LOOKUP_PATIENCE_NS at the most. A name is tried once: where that fails,
+ * config_backend.unresolved says why, and the others are resolved all the same.
+ * 0, -EHOSTUNREACH and *err for the first name that has no address, or -ENOMEM. */
 int config_resolve(struct config *cfg, struct config_error *err);
 
 /* Calls fn with one line of text for each thing that is allowed and most likely not

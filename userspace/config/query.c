@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Questions to a finished snapshot, and the one step that needs the network. */
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "config/config.h"
+#include "config/names.h"
 
 static bool cidr_has(const struct config_cidr *c, int family, const uint8_t *addr)
 {
@@ -78,40 +78,64 @@ bool config_path_allowed(const struct config *cfg, const char *path, size_t len)
 	return false;
 }
 
+/* The list of all names that have no address yet; NULL: none, or no memory (*err says so). */
+static struct name_lookup *names_of(const struct config *cfg, int *err)
+{
+	struct name_lookup *l;
+	unsigned n = 0;
+
+	*err = 0;
+	for (unsigned i = 0; i < cfg->n_pools; i++)
+		for (unsigned j = 0; j < cfg->pools[i].n_backends; j++)
+			n += !cfg->pools[i].backends[j].sa_len && !cfg->pools[i].backends[j].unresolved;
+	if (!n)
+		return NULL;
+	l = name_lookup_new(n);
+	if (!l) {
+		*err = -ENOMEM;
+		return NULL;
+	}
+	for (unsigned i = 0; i < cfg->n_pools; i++)
+		for (unsigned j = 0; j < cfg->pools[i].n_backends; j++) {
+			const struct config_backend *b = &cfg->pools[i].backends[j];
+
+			if (!b->sa_len && !b->unresolved)
+				name_lookup_add(l, b->host, b->port);
+		}
+	return l;
+}
+
 int config_resolve(struct config *cfg, struct config_error *err)
 {
-	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 	int bad = 0;
+	struct name_lookup *l = names_of(cfg, &bad);
 
+	memset(err, 0, sizeof(*err));
+	if (!l) {
+		if (bad)
+			snprintf(err->message, sizeof(err->message), "out of memory");
+		return bad;
+	}
+	name_lookup_start(l);
+	name_lookup_wait(l, NAME_LOOKUP_PATIENCE_NS);
 	for (unsigned i = 0; i < cfg->n_pools; i++)
 		for (unsigned j = 0; j < cfg->pools[i].n_backends; j++) {
 			struct config_backend *b = (struct config_backend *)&cfg->pools[i].backends[j];
-			struct addrinfo *ai;
-			char port[8];
-			int r;
+			const char *why;
 
-			if (b->sa_len || b->unresolved)
+			if (b->sa_len || b->unresolved || name_lookup_result(l, b->host, b->port, &b->sa, &b->sa_len, &why))
 				continue;
-			snprintf(port, sizeof(port), "%u", b->port);
-			r = getaddrinfo(b->host, port, &hints, &ai);
-			if (r) {
-				b->unresolved = r == EAI_SYSTEM ? strerrordesc_np(errno) : gai_strerror(r);
-				if (bad)
-					continue;
-				bad = -EHOSTUNREACH;
-				memset(err, 0, sizeof(*err));
-				snprintf(err->file, sizeof(err->file), "%s", cfg->file);
-				err->line = b->line;
-				err->column = b->column;
-				snprintf(err->key, sizeof(err->key), "pools[%u].backends[%u].url", i, j);
-				snprintf(err->given, sizeof(err->given), "%s", b->url);
-				snprintf(err->message, sizeof(err->message), "host cannot be resolved: %s",
-					 b->unresolved);
+			b->unresolved = why;
+			if (bad)
 				continue;
-			}
-			memcpy(&b->sa, ai->ai_addr, ai->ai_addrlen);
-			b->sa_len = ai->ai_addrlen;
-			freeaddrinfo(ai);
+			bad = -EHOSTUNREACH;
+			snprintf(err->file, sizeof(err->file), "%s", cfg->file);
+			err->line = b->line;
+			err->column = b->column;
+			snprintf(err->key, sizeof(err->key), "pools[%u].backends[%u].url", i, j);
+			snprintf(err->given, sizeof(err->given), "%s", b->url);
+			snprintf(err->message, sizeof(err->message), "host cannot be resolved: %s", why);
 		}
+	name_lookup_put(l);
 	return bad;
 }

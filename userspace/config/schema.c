@@ -249,7 +249,7 @@ static const struct schema_key backend_keys[] = {
 	{ "url", SCHEMA_URL, .flags = SCHEMA_REQUIRED, .offset = 0, .size = sizeof(T),
 	  .doc = "`http://HOST[:PORT][/PREFIX]`, HOST a name, an IPv4 address or an IPv6 address in brackets; "
 	  "PORT 80 by default. Names are resolved when the daemon starts and when it reloads, never by "
-	  "`--check`. A backend whose name has no address gets no request; the daemon warns, goes on, and "
+	  "`--check`: all at once, for 12 s at most. A backend whose name has no address gets no request; the daemon warns, goes on, and "
 	  "asks again every 10 s. A reload keeps the address of a name that can't be resolved just then." },
 	{ "name", SCHEMA_LABEL, FIELD(name), RANGE(1, 127),
 	  .doc = "In headers, logs, metrics and kvsteerctl. Unique in the file. Default: `HOST:PORT` and the "

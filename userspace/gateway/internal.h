@@ -15,7 +15,7 @@ struct splice;
 #define GATEWAY_WORKERS_MAX LEDGER_MAX_WORKERS
 
 struct listener_change;
-struct resolve_job;
+struct name_lookup;
 struct prompt_info;
 
 /* What the log was last told of a backend (watch.c). */
@@ -48,7 +48,7 @@ struct gateway {
 	struct access_log *access_log;
 	struct splice *splice;         /* NULL: relay */
 	char splice_why[320];          /* why there is none, or what is not as it should be */
-	struct resolve_job *resolving; /* names being asked for again; control thread */
+	struct name_lookup *resolving; /* names being asked for again; control thread */
 	uint64_t resolve_next_ns;
 	uint64_t start_ns;
 	uint32_t id_seed; /* of request ids: differs from start to start */
