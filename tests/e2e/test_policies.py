@@ -62,6 +62,36 @@ class Held:
         assert all(c.response().status == 200 for c in self.clients)
 
 
+@pytest.mark.parametrize("pools", [1, 2])
+def test_volatile_heads(router, backend, tmp_path, pools):
+    """A nonce in front of the system prompt: with volatile_heads the prompts go where their like went, and each
+    reaches the engine as the client wrote it. Which pool's patterns count is known before or after the scan."""
+    nodes = [backend() for _ in range(6)]
+    long = "Be kind to everybody, at length. " * 100
+    cfg = dict(pool([n.url for n in nodes], models=["m"]), volatile_heads=["[request *] "])
+    r = router([cfg] + [dict(pool([n.url for n in nodes], models=["other"]), name="other")] * (pools - 1))
+    c = Client(r.port)
+
+    def where(nonce, model="m"):
+        body = json.dumps({"model": model, "messages": [{"role": "system", "content": "[request %s] %s" % (nonce, long)},
+                                                        {"role": "user", "content": "hello"}]}).encode()
+        c.post(body)
+        name = c.response().get("x-kvsteer-backend")
+        node, = [n for n in nodes if n.url.endswith(name.rpartition("/")[2])] # after POOL/ where two pools have it
+        assert node.requests[-1].body == body
+        return node.url
+
+    assert len({where("%032x" % i) for i in range(12)}) == 1
+    body = tmp_path / "body.json"
+    body.write_bytes(nodes[[n.url for n in nodes].index(where("x"))].requests[-1].body.replace(b"[request x]", b"[request y]"))
+    rows = json.loads(r.ctl("-j", "route", "explain", str(body)).stdout)["backends"]
+    chosen, = [b["name"] for b in rows if b["chosen"]]
+    assert [b["name"] for b in rows if b["match_tokens"] > 500] == [chosen]
+    assert where("z").endswith(chosen.rpartition("/")[2])
+    if pools == 2: # whose pool says nothing of heads
+        assert len({where("%032x" % i, "other") for i in range(12)}) > 1
+
+
 @pytest.mark.parametrize("name,means", [("cost", "cost"), ("prefix_aware", "prefix_aware"), ("session", "session"),
                                         ("least_request", "least_request"), ("round_robin", "round_robin"),
                                         ("weighted", "weighted"), ("prefix", "cost"), ("kv", "cost"),

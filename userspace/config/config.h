@@ -149,6 +149,7 @@ struct config_pool {
 	struct config_profile profile;
 	uint64_t kv_tokens;
 	uint64_t adapter_load_ns;
+	struct config_strings volatile_heads; /* patterns, see prompt/heads.h */
 	enum config_on_abort on_abort;
 	double usage_sample; /* share of the answers, 0..1 */
 	const struct config_backend *backends;

@@ -172,6 +172,7 @@ static const struct schema_key timeout_keys[] = {
 
 static const struct schema_key model_item = { "", SCHEMA_MODEL, .size = sizeof(char *), RANGE(1, 256) };
 static const struct schema_key adapter_item = { "", SCHEMA_MODEL, .size = sizeof(char *), RANGE(1, 127) };
+static const struct schema_key pattern_item = { "", SCHEMA_PATTERN, .size = sizeof(char *), RANGE(1, 128) };
 static const struct schema_key urlpath_item = { "", SCHEMA_URLPATH, .size = sizeof(char *), RANGE(1, 256) };
 static const struct schema_key header_item = { "", SCHEMA_HEADER, .size = sizeof(char *), RANGE(1, 128) };
 static const struct schema_key cidr_item = { "", SCHEMA_CIDR, .size = sizeof(struct config_cidr) };
@@ -306,6 +307,11 @@ static const struct schema_key pool_keys[] = {
 	  "their context: there a smaller value stays." },
 	{ "adapter_load", SCHEMA_DURATION, FIELD(adapter_load_ns), RANGE(1 * MS, 600 * SEC), .def = "150ms",
 	  .doc = "Stall of a node that loads an adapter." },
+	{ "volatile_heads", SCHEMA_LIST, FIELD(volatile_heads.v), COUNT(volatile_heads.n), .item = &pattern_item, RANGE(0, 16),
+	  .doc = "What clients put in front of their prompts anew each time (`\"Current date: *\"`, `\"[request *] \"`) and "
+	  "the key leaves out, so that such prompts still look alike; the body goes on as it came. Looked for at the beginning "
+	  "of each line in the first 1024 bytes of `system`, `instructions`, the first message and a plain prompt; `*` stands for "
+	  "anything up to what follows it, at the end up to the end of the line. Not for `policy: prefix_aware`." },
 	{ "on_abort", SCHEMA_ENUM, FIELD(on_abort), .values = on_aborts, .def = "close",
 	  .doc = "What a client's abort does to the backend's request." },
 	{ "backends", SCHEMA_LIST, .flags = SCHEMA_REQUIRED, FIELD(backends), COUNT(n_backends),
@@ -314,8 +320,6 @@ static const struct schema_key pool_keys[] = {
 	{ "components", SCHEMA_LIST, LATER, .neutral = "", .item = &model_item,
 	  .doc = "Values of X-Amzn-SageMaker-Inference-Component that this pool serves." },
 	{ "discover", SCHEMA_MAP, LATER, .neutral = "", .doc = "Backends from a file or from DNS." },
-	{ "volatile_heads", SCHEMA_LIST, LATER, .neutral = "", .item = &model_item,
-	  .doc = "Patterns of prompt heads that the key ignores." },
 	{ "request_splice", SCHEMA_ENUM, LATER, .neutral = "off", .values = splices,
 	  .doc = "Requests' bodies moved by the kernel." },
 	{ "cache_isolation", SCHEMA_ENUM, LATER, .neutral = "off", .values = isolations,

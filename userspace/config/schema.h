@@ -23,6 +23,7 @@ enum schema_type {
 	SCHEMA_ENUM,	 /* an enum or int; values: what is allowed */
 	SCHEMA_LABEL,	 /* const char *: name of an object of ours: bounded charset, it becomes a metric's label */
 	SCHEMA_MODEL,	 /* const char *: a model's name: anything printable */
+	SCHEMA_PATTERN,	 /* const char *: a line of text, `*` in it stands for any */
 	SCHEMA_HEADER,	 /* const char *: field name, kept in lower case */
 	SCHEMA_URLPATH,	 /* const char *: absolute path of a URL, no query */
 	SCHEMA_FILE,	 /* const char *: absolute file name */

@@ -83,6 +83,9 @@ const char *schema_allowed(const struct schema_key *k, char *buf, size_t len)
 	case SCHEMA_MODEL:
 		snprintf(what, sizeof(what), "%" PRIu64 "..%" PRIu64 " printable bytes", k->min, k->max);
 		break;
+	case SCHEMA_PATTERN:
+		snprintf(what, sizeof(what), "%" PRIu64 "..%" PRIu64 " bytes of a line of text, not of * alone", k->min, k->max);
+		break;
 	case SCHEMA_HEADER:
 		snprintf(what, sizeof(what), "a header's name of %" PRIu64 "..%" PRIu64 " characters", k->min, k->max);
 		break;
@@ -125,6 +128,7 @@ const char *schema_type_name(const struct schema_key *k)
 	case SCHEMA_ENUM: return "word";
 	case SCHEMA_LABEL:
 	case SCHEMA_MODEL: return "name";
+	case SCHEMA_PATTERN: return "pattern";
 	case SCHEMA_HEADER: return "header";
 	case SCHEMA_URLPATH: return "URL path";
 	case SCHEMA_FILE: return "file name";

@@ -203,6 +203,8 @@ static int value_string(const struct schema_key *k, const char *s, const char **
 		return value_fail(k, "not absolute", why, len);
 	else if (k->type == SCHEMA_URLPATH && value_dot_segments(s))
 		return value_fail(k, "has . or .. for a segment", why, len);
+	else if (k->type == SCHEMA_PATTERN && !s[strspn(s, "*")])
+		return value_fail(k, "would match everything", why, len);
 	copy = arena_strndup(a, s, n);
 	if (!copy)
 		return -ENOMEM;
@@ -260,6 +262,7 @@ int schema_parse_scalar(const struct schema_key *k, const char *text, void *base
 	case SCHEMA_ENUM: return value_enum(k, text, field, why, why_len);
 	case SCHEMA_LABEL:
 	case SCHEMA_MODEL:
+	case SCHEMA_PATTERN:
 	case SCHEMA_HEADER:
 	case SCHEMA_URLPATH:
 	case SCHEMA_FILE: return value_string(k, text, field, a, why, why_len);

@@ -123,6 +123,29 @@ static void refill_retries(struct worker *w)
 		w->retry_budget = WORKER_RETRY_BUDGET;
 }
 
+void exchange_scan_begin(struct exchange *x, const struct config_pool *pool)
+{
+	struct prompt_limits limits = { 0 };
+
+	if (pool) {
+		limits.volatile_heads = pool->volatile_heads.v;
+		limits.n_volatile_heads = pool->volatile_heads.n;
+	}
+	prompt_scan_begin(x->scan, x->family, &limits);
+}
+
+/* The model has named a pool whose keys leave volatile heads out: what is kept of the body once more. */
+static void scan_again(struct exchange *x)
+{
+	struct iovec v[BODY_VECTORS];
+	unsigned n = body_all_vectors(&x->body, v, BODY_VECTORS);
+
+	exchange_scan_begin(x, x->pool->cfg);
+	for (unsigned i = 0; i < n; i++)
+		prompt_scan_feed(x->scan, v[i].iov_base, v[i].iov_len);
+	prompt_scan_end(x->scan, !x->body_complete);
+}
+
 void exchange_decide(struct exchange *x)
 {
 	const struct prompt_info *info;
@@ -148,6 +171,8 @@ void exchange_decide(struct exchange *x)
 		exchange_fail(x, REASON_MODEL_NOT_FOUND, text);
 		return;
 	}
+	if (x->fleet->npools > 1 && x->pool->cfg->volatile_heads.n)
+		scan_again(x);
 	if (x->names.alias && x->pool->cfg->rewrite_model && info->has_model && rewrite_model(x, info)) {
 		exchange_fail(x, REASON_OVERLOADED, "out of memory");
 		return;

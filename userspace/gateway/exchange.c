@@ -148,7 +148,7 @@ void exchange_head_done(struct exchange *x)
 		exchange_fail(x, REASON_OVERLOADED, "out of memory");
 		return;
 	}
-	prompt_scan_begin(x->scan, x->family, NULL);
+	exchange_scan_begin(x, x->fleet->npools == 1 ? x->fleet->pools[0].cfg : NULL);
 	if (r->expect_continue && !x->body_complete && !c->in.len) {
 		if (iobuf_append(&x->flow.out, HTTP_CONTINUE, sizeof(HTTP_CONTINUE) - 1, UINT32_MAX)) {
 			exchange_fail(x, REASON_OVERLOADED, "out of memory");

@@ -168,6 +168,8 @@ void exchange_reply(struct exchange *x, int status, const char *fields, const ch
 
 /* ---- decide.c: routing ---- */
 void exchange_decide(struct exchange *x);
+/* Starts the scan of the body as `pool` wants it; NULL: which pool is not known yet. */
+void exchange_scan_begin(struct exchange *x, const struct config_pool *pool);
 /* The backend failed before anything of its answer was passed on: tries the next
  * one, or answers with `reason`. `result` is what it says about the node. */
 void exchange_backend_failed(struct exchange *x, enum route_result result, enum reason reason, const char *message);

@@ -136,6 +136,14 @@ int gateway_explain(struct gateway *gw, const char *path, const uint8_t *body, s
 		rc = -ENOENT;
 		goto out;
 	}
+	if (out->pool->cfg->volatile_heads.n) { /* only now it is known which */
+		struct prompt_limits limits = { .volatile_heads = out->pool->cfg->volatile_heads.v,
+						.n_volatile_heads = out->pool->cfg->volatile_heads.n };
+
+		prompt_scan_begin(scan, family, &limits);
+		prompt_scan_feed(scan, body, len);
+		prompt_scan_end(scan, false);
+	}
 	params.model = names.served;
 	params.hint = header(ctx, "x-amzn-sagemaker-prefix-aware-id", &params.hint_len);
 	if (!params.hint_len)

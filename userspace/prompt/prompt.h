@@ -30,6 +30,9 @@ struct prompt_limits {
 	uint32_t max_blocks;            /* blocks of a key; the rest is folded into the last. 0: 49152 */
 	uint32_t max_cuts;              /* from this block on, messages share blocks of at least
 	                                 * PROMPT_BLOCK_BYTES instead of starting their own. 0: 8192 */
+	const char *const *volatile_heads; /* patterns of what the key leaves out at the start of the prompt's
+	                                 * first texts (heads.h); must live until prompt_scan_end() */
+	unsigned n_volatile_heads;
 };
 
 /* What the prompt looked like. */

@@ -243,9 +243,31 @@ static void model_chunk(struct prompt_info *info, const uint8_t *p, size_t n)
 	info->model_len += (uint32_t)n;
 }
 
+/* All of a first text's start is here. */
+static void first_text_done(struct prompt_scan *s)
+{
+	uint8_t out[HEADS_TEXT_MAX];
+
+	s->first_on = false;
+	sink_write(s->gen, out, heads_remove(s->lim.volatile_heads, s->lim.n_volatile_heads, s->first, s->first_n, out));
+}
+
+/* Keeps the start of a first text back. Returns how many bytes it took. */
+static size_t first_text(struct prompt_scan *s, const uint8_t *p, size_t n)
+{
+	size_t k = HEADS_TEXT_MAX - s->first_n < n ? HEADS_TEXT_MAX - s->first_n : n;
+
+	memcpy(s->first + s->first_n, p, k);
+	s->first_n += (uint32_t)k;
+	if (s->first_n == HEADS_TEXT_MAX)
+		first_text_done(s);
+	return k;
+}
+
 static int on_str_chunk(void *ctx, const uint8_t *p, size_t n)
 {
 	struct prompt_scan *s = ctx;
+	size_t kept;
 
 	switch (s->str_act) {
 	case ACT_VALUE: case ACT_TEXT:
@@ -255,7 +277,8 @@ static int on_str_chunk(void *ctx, const uint8_t *p, size_t n)
 			memcpy(s->head + s->head_n, p, k);
 			s->head_n += (uint32_t)k;
 		}
-		sink_write(s->gen, p, n);
+		kept = s->first_on ? first_text(s, p, n) : 0;
+		sink_write(s->gen, p + kept, n - kept);
 		break;
 	case ACT_MEDIA:
 		media_chunk(&s->media, p, n);
@@ -277,6 +300,8 @@ static int on_str_end(void *ctx)
 		inner_done(s);
 		return 0;
 	}
+	if (s->first_on)
+		first_text_done(s);
 	if (s->str_act == ACT_MEDIA)
 		media_end(&s->media);
 	value_done(s);
@@ -360,6 +385,10 @@ void prompt_scan_begin(struct prompt_scan *s, enum prompt_family family, const s
 	s->family = family;
 	s->lim.max_blocks = limits && limits->max_blocks ? limits->max_blocks : DEFAULT_MAX_BLOCKS;
 	s->lim.max_cuts = limits && limits->max_cuts ? limits->max_cuts : DEFAULT_MAX_CUTS;
+	if (limits) {
+		s->lim.volatile_heads = limits->volatile_heads;
+		s->lim.n_volatile_heads = limits->n_volatile_heads;
+	}
 	memcpy(s->sec, sec, sizeof(sec));
 	s->msg = msg;
 	for (i = 0; i < SEC_MAX; i++)

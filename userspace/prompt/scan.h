@@ -6,6 +6,7 @@
 #define KVSTEER_PROMPT_SCAN_H
 #include "prompt/bag.h"
 #include "prompt/fields.h"
+#include "prompt/heads.h"
 #include "prompt/json.h"
 #include "prompt/media.h"
 #include "prompt/sink.h"
@@ -84,6 +85,7 @@ struct prompt_scan {
 
 	/* large, and not cleared between requests: media_begin() and bag_reset() are enough */
 	struct media media;
+	uint8_t first[HEADS_TEXT_MAX];  /* start of a text that may have volatile heads */
 	struct bag salt, tmpl, trailer, msg_bag, part_bag;
 
 	struct block_list sec[SEC_MAX];
@@ -111,6 +113,12 @@ struct prompt_scan {
 	uint8_t head[HEAD_MAX];
 	uint32_t head_n;
 	bool head_on;
+
+	/* start of a text that may have volatile heads of the configured kind */
+	bool first_on;
+	uint32_t first_n;
+	bool first_message;     /* the message being read is the first one */
+	uint32_t nmessages;
 
 	/* prompts */
 	uint32_t items;                 /* top-level items so far */
@@ -154,6 +162,14 @@ void parts_begin(struct prompt_scan *s, bool in_system);
 void part_end(struct prompt_scan *s);
 void system_text_begin(struct prompt_scan *s);
 bool system_text_is_volatile(const struct prompt_scan *s);
+
+/* The string that begins is one of the prompt's first texts: its start is kept back until it is known
+ * whether it has volatile heads. */
+static inline void scan_first_text(struct prompt_scan *s)
+{
+	s->first_on = s->lim.n_volatile_heads > 0;
+	s->first_n = 0;
+}
 
 /* scan_prompt.c */
 enum action prompt_value(struct prompt_scan *s, enum value_type t, const struct json_token *number);

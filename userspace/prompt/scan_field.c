@@ -123,6 +123,8 @@ static enum action begin_system(struct prompt_scan *s, enum value_type t, enum s
 	}
 	system_text_begin(s);
 	s->head_on = t == VALUE_STRING;
+	if (t == VALUE_STRING && sec == SEC_SYSTEM)
+		scan_first_text(s);
 	return t == VALUE_STRING ? ACT_TEXT : ACT_VALUE;
 }
 
@@ -138,6 +140,7 @@ static enum action begin_messages(struct prompt_scan *s, enum value_type t, enum
 		message_begin(s);
 		message_role(s, "user");
 		message_text_field(s, MSG_CONTENT);
+		scan_first_text(s);
 		return ACT_TEXT;
 	}
 	s->present[SEC_MESSAGES] = false;

@@ -27,6 +27,7 @@ void messages_begin(struct prompt_scan *s)
 {
 	scan_section_reset(s, SEC_MESSAGES);
 	s->present[SEC_MESSAGES] = true;
+	s->nmessages = 0;
 	s->any_assistant = s->any_media = false;
 	s->fold_hash = 0;
 	s->fold_bytes = 0;
@@ -66,6 +67,7 @@ void message_begin(struct prompt_scan *s)
 	block_list_reset(&s->msg, s->lim.max_blocks);
 	memset(s->field, 0, sizeof(s->field));
 	s->msg_open = true;
+	s->first_message = s->nmessages++ == 0;
 	s->msg_assistant = s->msg_media = false;
 }
 
@@ -222,6 +224,8 @@ static enum action part_text(struct prompt_scan *s)
 	s->part_text = true;
 	s->head_n = 0;
 	s->head_on = s->in_system;
+	if (s->in_system || s->first_message)
+		scan_first_text(s);
 	s->gen = &s->main;
 	return ACT_TEXT;
 }
@@ -278,6 +282,8 @@ static enum action message_field(struct prompt_scan *s, struct frame *f, enum va
 			parts_begin(s, false);
 			return ACT_ENTERED;
 		}
+		if (t == VALUE_STRING && field == MSG_CONTENT && s->first_message)
+			scan_first_text(s);
 		return t == VALUE_STRING ? ACT_TEXT : ACT_VALUE;
 	}
 	bag_remove(&s->msg_bag, 0, f->key);
@@ -300,6 +306,8 @@ enum action message_value(struct prompt_scan *s, enum value_type t, bool null)
 			return ACT_ENTERED;
 		}
 		message_text_field(s, MSG_CONTENT);
+		if (t == VALUE_STRING && s->first_message)
+			scan_first_text(s);
 		return t == VALUE_STRING ? ACT_TEXT : ACT_VALUE;
 	case FRAME_MESSAGE:
 		return message_field(s, f, t, null);

@@ -81,6 +81,8 @@ static enum action item(struct prompt_scan *s, enum value_type t, const struct j
 		s->saw_text = true;
 	else
 		s->saw_other = true;
+	if (t == VALUE_STRING && !s->run_open && !s->sec[SEC_PROMPT].n)
+		scan_first_text(s);
 	run_begin(s, t == VALUE_STRING ? KIND_TEXT : KIND_VALUE);
 	s->gen = &s->main;
 	return t == VALUE_STRING ? ACT_TEXT : ACT_VALUE;

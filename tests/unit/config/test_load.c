@@ -51,7 +51,7 @@ static const struct {
 	{ "logs2: 1\n" ONE, "t:1:1: logs2: \"logs2\": unknown key; allowed: listeners, admin, datapath, workers, log," },
 	{ "pools:\n  - {burst: 1, backends: [http://h]}\n",
 	  "t:2:6: pools[0].burst: \"burst\": unknown key; allowed: name, models, adapters, aliases, rewrite_model, default, policy, "
-	  "concurrency_threshold, prefix_length, session, weights, queue, scrape, profile, kv_tokens, adapter_load, on_abort, backends" },
+	  "concurrency_threshold, prefix_length, session, weights, queue, scrape, profile, kv_tokens, adapter_load, volatile_heads, on_abort, backends" },
 	/* numbers below 0 are numbers; 0 is a duration */
 	{ "workers: -1\n" ONE, "t:1:10: workers: \"-1\": out of range; allowed: 1..64, or auto" },
 	{ "limits: {body: -1}\n" ONE, "t:1:16: limits.body: \"-1\": out of range; allowed: 1KiB..1024GiB, or 0" },
